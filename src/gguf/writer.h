@@ -1,0 +1,41 @@
+// GGUF v3 writer: metadata first, then tensors streamed to disk one after the other.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tensor/dtype.h"
+
+namespace outrider {
+
+class GgufWriter {
+ public:
+  void add_u32(std::string_view key, uint32_t value);
+  void add_f32(std::string_view key, float value);
+  void add_bool(std::string_view key, bool value);
+  void add_string(std::string_view key, std::string_view value);
+  void add_strings(std::string_view key, std::span<const std::string> values);
+  void add_f32s(std::string_view key, std::span<const float> values);
+  void add_i32s(std::string_view key, std::span<const int32_t> values);
+
+  // Values are asked for row by row (ne[0] values each, row index in 0 .. n_values/ne[0]) while
+  // `write` runs, so a 7 GB file needs one row of memory. Asserts that ne[0] fits the block.
+  using RowSource = std::function<void(int64_t row, std::span<float> values)>;
+  void add_tensor(std::string_view name, DType dtype, std::span<const int64_t> ne, RowSource rows);
+
+  // Writes to a temporary name beside `path`, fsyncs, renames. On any failure nothing is left
+  // behind. Errors: kNotFound (cannot create), kNoMemory (disk full), both naming path and errno.
+  Result<void> write(const char* path) const;
+
+ private:
+  struct Tensor { std::string name; DType dtype; std::vector<int64_t> ne; RowSource rows; };
+  std::vector<std::byte> metadata_;
+  uint64_t n_keys_ = 0;
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace outrider

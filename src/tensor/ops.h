@@ -1,0 +1,118 @@
+// What models ask of a device. Models call nothing else; kernels/ implements it for the CPU.
+//
+// Life: make the Ops, `pack` every weight, `reserve` the scratch for the largest shapes [setup];
+// from then on the other verbs [hot] neither allocate nor lock nor fail. Shapes are asserted.
+// All activations are f32. The same inputs give the same bits for any number of threads.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "tensor/dtype.h"
+#include "tensor/view.h"
+
+namespace outrider {
+
+enum class Precision : uint8_t {
+  kF32,   // oracle: f32 products and sums; weights keep their stored value exactly
+  kBf16,  // both operands rounded to bfloat16, f32 sums
+  kInt8,  // weights and activations in 8 bits, i32 sums
+};
+
+// A matrix as it lies in a model file: n_out rows of n_in values, blocks along n_in.
+struct Matrix {
+  DType dtype = DType::kF32;
+  int64_t n_out = 0, n_in = 0;
+  const void* data = nullptr;  // borrowed
+};
+
+// A weight in the layout the kernels want. Refers to the storage it was packed into.
+struct Weight {
+  int64_t n_out = 0, n_in = 0;
+  uint32_t format = 0;          // private to the implementation
+  const void* data = nullptr;
+};
+
+enum class Activation : uint8_t { kNone, kGeluTanh, kGeluQuick, kSilu };
+
+// How packed rows of several matrices lie behind each other.
+enum class Stack : uint8_t {
+  kRows,    // outputs of the first, then of the second, ... (q, k, v in one product)
+  kPaired,  // exactly two equal shapes, for gated_linear (gate, up)
+};
+
+struct LinearOut {
+  View<float> y;                    // [m, n_out]
+  const float* bias = nullptr;      // [n_out] or null
+  Activation activation = Activation::kNone;
+  bool add = false;                 // y += result instead of y = result
+  const float* gate = nullptr;      // [n_out] or null; result is multiplied by it before the add
+};
+
+// Keys and values of one layer in the layout attention reads. Storage is the caller's.
+struct KvCache {
+  void* data = nullptr;             // kv_bytes(capacity, ...) bytes, 64-byte aligned
+  int64_t capacity = 0;             // tokens
+  int32_t n_kv_heads = 0, head_dim = 0;
+};
+
+struct AttentionArgs {
+  View<const float> q;              // [n_q, n_heads * head_dim]
+  int32_t n_heads = 0;              // query head h reads kv head h / (n_heads / n_kv_heads)
+  float scale = 1;                  // scores are multiplied by it
+  int64_t n_keys = 0;               // keys [0, n_keys) exist
+  const int32_t* visible = nullptr; // [n_q] row i sees keys [0, visible[i]); null: all
+  View<float> out;                  // [n_q, n_heads * head_dim]; must not alias q
+};
+
+// The largest shapes a run will use.
+struct OpsLimits {
+  int64_t max_rows = 0;             // m of any linear or norm
+  int64_t max_in = 0;               // n_in of any linear
+  int64_t max_out = 0;              // n_out of any linear
+  int64_t max_keys = 0;             // n_keys of any attention
+  int32_t max_head_dim = 0;
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  // [setup] Bytes `pack` needs for these matrices stacked. Errors: kUnsupported (type), kShape.
+  virtual Result<size_t> packed_bytes(std::span<const Matrix> parts, Stack stack, Precision precision) const = 0;
+  // [setup] Packs into storage (64-byte aligned, packed_bytes long). The result refers to storage.
+  virtual Result<Weight> pack(std::span<const Matrix> parts, Stack stack, Precision precision,
+                              std::span<std::byte> storage) = 0;
+  // [setup] Takes all scratch memory. Errors: kNoMemory.
+  virtual Result<void> reserve(const OpsLimits& limits) = 0;
+  virtual int n_threads() const = 0;
+  // Name of the kernel table in use: "scalar", "avx2", "avx512", "neon".
+  virtual const char* kernel_table() const = 0;
+
+  // [hot] y = gate * act(x w^T + bias), stored or added. x [m, n_in] must not alias y.
+  virtual void linear(View<const float> x, const Weight& w, const LinearOut& out) noexcept = 0;
+  // [hot] y[m, F] = act(x gate^T) * (x up^T) for a kPaired weight.
+  virtual void gated_linear(View<const float> x, const Weight& gate_up, Activation activation,
+                            View<float> y) noexcept = 0;
+  // [hot] y = x / sqrt(mean(x^2) + eps) * (1 + scale) + shift; shift may be null. y may be x.
+  virtual void rms_norm(View<const float> x, const float* scale, const float* shift, float eps,
+                        View<float> y) noexcept = 0;
+  // [hot] y = (x - mean) / sqrt(var + eps) * weight + bias. y may be x.
+  virtual void layer_norm(View<const float> x, const float* weight, const float* bias, float eps,
+                          View<float> y) noexcept = 0;
+  // [hot] Rotary embedding, split halves, in place: pairs (j, j + head_dim/2) of every head.
+  // cos, sin: [rows, head_dim/2], one row a token.
+  virtual void rope(View<float> x, int32_t head_dim, View<const float> cos, View<const float> sin) noexcept = 0;
+  // [hot] x = act(x) in place.
+  virtual void activate(View<float> x, Activation activation) noexcept = 0;
+
+  virtual size_t kv_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim) const = 0;
+  // [hot] Puts k, v [n, n_kv_heads * head_dim] at tokens first .. first + n - 1.
+  virtual void kv_store(const KvCache& cache, int64_t first, View<const float> k, View<const float> v) noexcept = 0;
+  // [any] Reads keys and values back as rows: for taps and tests. Either may be null.
+  virtual void kv_load(const KvCache& cache, int64_t first, int64_t n, float* k, float* v) const noexcept = 0;
+  // [hot] out = softmax(scale * q k^T) v per head, softmax in f32.
+  virtual void attention(const AttentionArgs& args, const KvCache& cache) noexcept = 0;
+};
+
+}  // namespace outrider

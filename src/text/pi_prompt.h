@@ -1,0 +1,40 @@
+// The two prompt rules of PI0 and PI0.5, and the state bins that go into the text.
+// Source: pi-policy.md 4.1, 4.2, 13; gguf-models.md B.7.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "text/tokenizer.h"
+
+namespace outrider {
+
+enum class StateBins : uint8_t {
+  kReference,  // number of float64 edges -1 + k/128 not above x, minus 1
+  kJetsonPi,   // float32 floor((x + 1) * 128), clamped
+};
+
+// Bin of one normalised value: -1 .. 255.
+int state_bin(float x, StateBins rule) noexcept;
+
+// Trim, '_' and newline to blank: the cleaning of the served policy (not of the plain face).
+std::string clean_instruction(std::string_view text);
+
+// [hot] Writes "Task: {instruction}, State: {b0 b1 ...};\nAction: " without heap. Returns the bytes
+// the text has; a result above out.size() means it did not fit.
+size_t write_pi05_text(std::string_view instruction, std::span<const float> state, StateBins rule,
+                       std::span<char> out) noexcept;
+
+inline constexpr int32_t kPiBos = 2;
+inline constexpr int32_t kPiNewline = 108;  // "\n" of the Gemma vocabulary
+
+// [hot] Ids of the raw policy face. PI0: BOS + ids(prompt) + newline. PI0.5: BOS + ids(text), BOS not
+// doubled when the text itself begins with it. Ids as SpmTokenizer::encode returns them.
+SpmTokenizer::Encoded encode_pi0(const SpmTokenizer& tokenizer, std::string_view prompt,
+                                 SpmTokenizer::Scratch& scratch, std::span<int32_t> ids) noexcept;
+SpmTokenizer::Encoded encode_pi05(const SpmTokenizer& tokenizer, std::string_view text,
+                                  SpmTokenizer::Scratch& scratch, std::span<int32_t> ids) noexcept;
+
+}  // namespace outrider
