@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/result.h"
@@ -21,13 +23,16 @@ class Arena {
   ~Arena();
 
   // [setup] Takes n_bytes of zeroed, page-aligned memory (huge pages are asked for). Every page is
-  // touched when `prefault` is set, so that a tick meets no page fault. Errors: kNoMemory.
+  // touched when `prefault` is set, so that a tick meets no page fault. The capacity is n_bytes
+  // rounded up to whole pages. Once per arena (asserted). Errors: kNoMemory.
   Result<void> reserve(size_t n_bytes, bool prefault = true);
 
   // [setup] The next n values, aligned to kAlignBytes. Asserts that they fit and that the arena is
   // not sealed.
   template <class T>
   std::span<T> take(size_t n) {
+    static_assert(alignof(T) <= kAlignBytes && std::is_trivially_destructible_v<T>);
+    OUTRIDER_ASSERT(n <= SIZE_MAX / sizeof(T));
     return {static_cast<T*>(take_bytes(n * sizeof(T))), n};
   }
   void* take_bytes(size_t n_bytes);

@@ -1,8 +1,12 @@
 // The one JSON reader of this project: strict, bounded, never throws.
 //
 // Grammar is RFC 8259 minus everything lenient: no comments, no trailing comma, no repeated key, no
-// trailing text. `Dialect::kFlatOpen` narrows it further to the open configuration of the
-// model-runtime ABI (section 14): one flat object, no nesting, no true/false/null, no \uXXXX.
+// trailing text, no ill-formed UTF-8, no lone surrogate, no number beyond the largest double.
+// `Dialect::kFlatOpen` narrows it further to the open configuration of the model-runtime ABI
+// (section 14): one flat object with at least one key, no nesting, no true/false/null, no \uXXXX.
+// Its numbers follow that text: a plus sign, ".5" and "5." may be written (is_integer() is false
+// for them), the value must lie in float range and the exponent has at most 3 digits. Which key
+// wants which type, and whether a string may be empty, is the caller's schema.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,14 +21,19 @@ class Json {
  public:
   enum class Kind : uint8_t { kNull, kBool, kNumber, kString, kArray, kObject };
   enum class Dialect : uint8_t { kStandard, kFlatOpen };
+  // Nesting beyond this is refused whatever the limits say: values are freed recursively.
+  static constexpr uint32_t kMaxDepth = 1024;
   struct Limits {
     size_t max_bytes = size_t{64} << 20;
-    uint32_t max_depth = 64;
-    size_t max_values = size_t{16} << 20;
+    uint32_t max_depth =
+        64;  // containers inside each other; above kMaxDepth it counts as kMaxDepth
+    // A value costs about 110 bytes: this bounds a parse near 0.5 GB, twice that while arrays grow.
+    size_t max_values = size_t{4} << 20;
   };
   struct Member;
 
-  // Errors: kInvalid with the byte offset, line and column of the first fault and what was expected.
+  // Errors: kInvalid with the byte offset (from 0), line and column (in bytes, from 1) of the first
+  // fault, what was found and what was expected, or with the name of the limit; kNoMemory.
   static Result<Json> parse(std::string_view text, Dialect dialect = Dialect::kStandard);
   static Result<Json> parse(std::string_view text, Dialect dialect, const Limits& limits);
 
@@ -41,7 +50,8 @@ class Json {
   // True when the literal had no fraction and no exponent and fits int64; then integer() is exact.
   bool is_integer() const { return integral_; }
   int64_t integer() const { return integer_; }
-  // Decoded string; for numbers the literal as written.
+  // Decoded string, well-formed UTF-8, in which the escape \u0000 puts a NUL; for numbers the
+  // literal as written.
   const std::string& text() const { return text_; }
 
   const std::vector<Json>& items() const { return items_; }

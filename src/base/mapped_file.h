@@ -1,4 +1,6 @@
 // A file mapped read-only. Owns the mapping; unmaps itself. Movable.
+// A file that another process cuts while it is mapped ends a read in SIGBUS: writers replace files
+// by rename, readers re-check FileId before they trust a cached result.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +36,8 @@ class MappedFile {
   const FileId& id() const { return id_; }
   const std::string& path() const { return path_; }
 
-  // Tells the kernel that these pages will not be read soon, so they may leave memory.
+  // Tells the kernel that these pages will not be read soon, so they may leave memory. Whole pages
+  // inside the range only; the bytes stay readable. Asserts that the range lies in the mapping.
   void drop_pages(const void* first, size_t n_bytes) const;
 
  private:
