@@ -1,0 +1,335 @@
+#include "models/pi_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/assert.h"
+
+namespace outrider {
+
+// Counts of values per buffer, so that the plan and the taking cannot disagree.
+struct PiRun::Sizes {
+  size_t patches, vision_rows_width, vision_qkv, vision_mlp;
+  size_t prefix_width, prefix_qkv, prefix_att, prefix_mlp;
+  size_t suffix_width, suffix_qkv, suffix_att, suffix_mlp, chunk;
+  size_t vision_cache_bytes, cache_bytes, n_layers, suffix_rows, state_token;
+  int64_t vision_capacity, capacity;
+
+  Sizes(const PiConfig& c, const Ops& ops, int64_t max_views, int64_t max_prefix) {
+    const auto n = [](int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); };
+    const VisionConfig& v = c.vision;
+    const GemmaConfig &b = c.backbone, &e = c.expert;
+    const int64_t rows = max_views * v.n_tokens(), suffix = c.suffix_tokens();
+    patches = n(rows, 3 * v.patch_size * v.patch_size);
+    vision_rows_width = n(rows, v.width);
+    vision_qkv = n(rows, 3 * v.width);
+    vision_mlp = n(rows, v.mlp);
+    prefix_width = n(max_prefix, b.width);
+    prefix_qkv = n(max_prefix, b.q_width() + 2 * b.kv_width());
+    prefix_att = n(max_prefix, b.q_width());
+    prefix_mlp = n(max_prefix, b.mlp);
+    suffix_width = n(suffix, e.width);
+    suffix_qkv = n(suffix, e.q_width() + 2 * e.kv_width());
+    suffix_att = n(suffix, e.q_width());
+    suffix_mlp = n(suffix, e.mlp);
+    chunk = n(c.action_steps, c.action_dim);
+    suffix_rows = static_cast<size_t>(suffix);
+    state_token = static_cast<size_t>(e.width);
+    n_layers = static_cast<size_t>(b.n_layers);
+    vision_capacity = v.n_tokens();
+    capacity = max_prefix + suffix;
+    vision_cache_bytes = ops.kv_bytes(vision_capacity, static_cast<int32_t>(v.n_heads), static_cast<int32_t>(v.head_dim()));
+    cache_bytes = ops.kv_bytes(capacity, static_cast<int32_t>(b.n_kv_heads), static_cast<int32_t>(b.head_dim));
+  }
+
+  size_t total_bytes() const {
+    const auto floats = [](size_t n) { return Arena::cost<float>(n); };
+    return floats(patches) + 2 * floats(vision_rows_width) + floats(vision_qkv) + floats(vision_mlp) +
+           2 * floats(prefix_width) + floats(prefix_qkv) + floats(prefix_att) + floats(prefix_mlp) +
+           2 * floats(suffix_width) + floats(suffix_qkv) + floats(suffix_att) + floats(suffix_mlp) +
+           floats(state_token) + 2 * floats(chunk) + Arena::cost<int32_t>(suffix_rows) +
+           Arena::cost<KvCache>(n_layers) + Arena::cost<std::byte>(vision_cache_bytes) +
+           n_layers * Arena::cost<std::byte>(cache_bytes);
+  }
+};
+
+Result<std::unique_ptr<PiRun>> PiRun::make(std::shared_ptr<const PiModel> model, Ops& ops, int64_t max_views,
+                                           int64_t max_text_tokens) {
+  std::unique_ptr<PiRun> run(new PiRun);
+  const PiConfig& config = model->config;
+  const int64_t prefix = max_prefix(config, max_views, max_text_tokens);
+  run->model_ = std::move(model);
+  run->ops_ = &ops;
+  const Sizes sizes(config, ops, max_views, prefix);
+  OUTRIDER_TRY(run->arena_.reserve(sizes.total_bytes()));
+  run->take_views(sizes);
+  run->rope_ = RopeTable::make(prefix + config.suffix_tokens(), config.backbone.head_dim, config.rope_base,
+                               run->model_->options.numerics.rope_bf16);
+  for (int i = 0; i < 256; ++i) run->pixel_[i] = static_cast<float>(i) / 255.0f * 2.0f - 1.0f;
+  return run;
+}
+
+void PiRun::take_views(const Sizes& sizes) {
+  const auto floats = [&](size_t n) { return arena_.take<float>(n).data(); };
+  const VisionConfig& v = model_->config.vision;
+  const GemmaConfig& b = model_->config.backbone;
+  patches_ = floats(sizes.patches);
+  vision_h_ = floats(sizes.vision_rows_width);
+  vision_y_ = floats(sizes.vision_rows_width);
+  vision_qkv_ = floats(sizes.vision_qkv);
+  vision_mlp_ = floats(sizes.vision_mlp);
+  prefix_ = floats(sizes.prefix_width);
+  prefix_y_ = floats(sizes.prefix_width);
+  prefix_qkv_ = floats(sizes.prefix_qkv);
+  prefix_att_ = floats(sizes.prefix_att);
+  prefix_mlp_ = floats(sizes.prefix_mlp);
+  suffix_ = floats(sizes.suffix_width);
+  suffix_y_ = floats(sizes.suffix_width);
+  suffix_qkv_ = floats(sizes.suffix_qkv);
+  suffix_att_ = floats(sizes.suffix_att);
+  suffix_mlp_ = floats(sizes.suffix_mlp);
+  state_token_ = floats(sizes.state_token);
+  velocity_ = floats(sizes.chunk);
+  x_ = arena_.take<float>(sizes.chunk);
+  visible_ = arena_.take<int32_t>(sizes.suffix_rows);
+  vision_cache_ = {arena_.take_bytes(sizes.vision_cache_bytes), sizes.vision_capacity, static_cast<int32_t>(v.n_heads),
+                   static_cast<int32_t>(v.head_dim())};
+  caches_ = arena_.take<KvCache>(sizes.n_layers);
+  for (KvCache& cache : caches_) {
+    cache = {arena_.take_bytes(sizes.cache_bytes), sizes.capacity, static_cast<int32_t>(b.n_kv_heads),
+             static_cast<int32_t>(b.head_dim)};
+  }
+  arena_.seal();
+}
+
+// ---- vision -------------------------------------------------------------------------------------
+
+// Patch p of a view: [channel][row][column], patches row by row over the image.
+void PiRun::patchify(const uint8_t* rgb, View<float> patches) noexcept {
+  const int64_t size = model_->config.vision.image_size, patch = model_->config.vision.patch_size;
+  const int64_t per_side = size / patch;
+  for (int64_t p = 0; p < patches.rows; ++p) {
+    const int64_t top = p / per_side * patch, left = p % per_side * patch;
+    float* out = patches.row(p);
+    for (int64_t channel = 0; channel < 3; ++channel) {
+      for (int64_t y = 0; y < patch; ++y) {
+        const uint8_t* in = rgb + ((top + y) * size + left) * 3 + channel;
+        for (int64_t x = 0; x < patch; ++x) *out++ = pixel_[in[x * 3]];
+      }
+    }
+  }
+}
+
+void PiRun::vision_layer(const VisionLayer& layer, int64_t n_views) noexcept {
+  const VisionConfig& v = model_->config.vision;
+  const int64_t tokens = v.n_tokens(), rows = n_views * tokens, width = v.width;
+  const float eps = 1e-6f;
+  const View<float> h(vision_h_, rows, width), y(vision_y_, rows, width);
+  const View<float> qkv(vision_qkv_, rows, 3 * width), mlp(vision_mlp_, rows, v.mlp);
+  ops_->layer_norm(h, layer.ln1.weight.data(), layer.ln1.bias.data(), eps, y);
+  ops_->linear(y, layer.qkv.w, {.y = qkv, .bias = layer.qkv.bias.data()});
+  for (int64_t i = 0; i < n_views; ++i) {
+    const View<float> mine = qkv.rows_from(i * tokens, tokens);
+    ops_->kv_store(vision_cache_, 0, mine.cols_from(width, width), mine.cols_from(2 * width, width));
+    AttentionArgs args;
+    args.q = mine.cols_from(0, width);
+    args.n_heads = static_cast<int32_t>(v.n_heads);
+    args.scale = 1.0f / std::sqrt(static_cast<float>(v.head_dim()));
+    args.n_keys = tokens;
+    args.out = y.rows_from(i * tokens, tokens);
+    ops_->attention(args, vision_cache_);
+  }
+  ops_->linear(y, layer.out.w, {.y = h, .bias = layer.out.bias.data(), .add = true});
+  ops_->layer_norm(h, layer.ln2.weight.data(), layer.ln2.bias.data(), eps, y);
+  const bool quick = model_->options.numerics.quick_gelu_by_flag && !v.use_gelu;
+  ops_->linear(y, layer.fc1.w, {.y = mlp, .bias = layer.fc1.bias.data(),
+                                .activation = quick ? Activation::kGeluQuick : Activation::kGeluTanh});
+  ops_->linear(mlp, layer.fc2.w, {.y = h, .bias = layer.fc2.bias.data(), .add = true});
+}
+
+void PiRun::encode_views(std::span<const uint8_t* const> views) noexcept {
+  const PiModel& m = *model_;
+  const VisionConfig& v = m.config.vision;
+  const int64_t tokens = v.n_tokens(), patch_values = 3 * v.patch_size * v.patch_size;
+  n_views_ = static_cast<int64_t>(views.size());
+  const int64_t rows = n_views_ * tokens;
+  if (rows == 0) return;
+  const View<float> patches(patches_, rows, patch_values), h(vision_h_, rows, v.width), y(vision_y_, rows, v.width);
+  for (int64_t i = 0; i < n_views_; ++i) patchify(views[static_cast<size_t>(i)], patches.rows_from(i * tokens, tokens));
+  ops_->linear(patches, m.patch.w, {.y = h, .bias = m.patch.bias.data()});
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* position = m.position.data() + i % tokens * v.width;
+    for (int64_t j = 0; j < v.width; ++j) h.row(i)[j] += position[j];
+  }
+  for (const VisionLayer& layer : m.vision) vision_layer(layer, n_views_);
+  ops_->layer_norm(h, m.post_ln.weight.data(), m.post_ln.bias.data(), 1e-6f, y);
+  const View<float> out(prefix_, rows, m.config.backbone.width);
+  ops_->linear(y, m.projector.w, {.y = out, .bias = m.projector.bias.data()});
+  if (taps_ == nullptr) return;
+  for (int64_t i = 0; i < n_views_; ++i) tap("image_embd", i, out.rows_from(i * tokens, tokens));
+}
+
+// ---- prefix -------------------------------------------------------------------------------------
+
+void PiRun::embed_text(std::span<const int32_t> tokens) noexcept {
+  const Matrix& embed = model_->embed;
+  const float scale = std::sqrt(static_cast<float>(embed.n_in));
+  const size_t bytes = row_bytes(embed.dtype, embed.n_in);
+  float* out = prefix_ + n_views_ * model_->config.vision.n_tokens() * embed.n_in;
+  for (const int32_t token : tokens) {
+    OUTRIDER_ASSERT(token >= 0 && token < embed.n_out);
+    dequantize_row(embed.dtype, static_cast<const std::byte*>(embed.data) + static_cast<size_t>(token) * bytes, out, embed.n_in);
+    for (int64_t j = 0; j < embed.n_in; ++j) out[j] *= scale;
+    out += embed.n_in;
+  }
+}
+
+// Rotates q and k of qkv in place, stores k and v at `first`, attends.
+void PiRun::attend(const GemmaConfig& config, View<float> qkv, const KvCache& cache, int64_t first, int64_t n_keys,
+                   const int32_t* visible, View<float> out) noexcept {
+  const int64_t q_width = config.q_width(), kv_width = config.kv_width(), n = qkv.rows;
+  const auto cos = rope_.cos(first, n), sin = rope_.sin(first, n);
+  ops_->rope(qkv.cols_from(0, q_width + kv_width), static_cast<int32_t>(config.head_dim), cos, sin);
+  ops_->kv_store(cache, first, qkv.cols_from(q_width, kv_width), qkv.cols_from(q_width + kv_width, kv_width));
+  AttentionArgs args;
+  args.q = qkv.cols_from(0, q_width);
+  args.n_heads = static_cast<int32_t>(config.n_heads);
+  args.scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
+  args.n_keys = n_keys;
+  args.visible = visible;
+  args.out = out;
+  ops_->attention(args, cache);
+}
+
+void PiRun::backbone_layer(size_t i) noexcept {
+  const GemmaConfig& config = model_->config.backbone;
+  const GemmaLayer& layer = model_->backbone[i];
+  const int64_t n = n_prefix_, kv_width = config.kv_width();
+  const float eps = 1e-6f;
+  const View<float> x(prefix_, n, config.width), y(prefix_y_, n, config.width);
+  ops_->rms_norm(x, layer.norm1.data(), nullptr, eps, y);
+  if (i + 1 == model_->backbone.size()) {
+    const View<float> kv(prefix_qkv_, n, 2 * kv_width);
+    ops_->linear(y, layer.qkv, {.y = kv});
+    ops_->rope(kv.cols_from(0, kv_width), static_cast<int32_t>(config.head_dim), rope_.cos(0, n), rope_.sin(0, n));
+    ops_->kv_store(caches_[i], 0, kv.cols_from(0, kv_width), kv.cols_from(kv_width, kv_width));
+    return;
+  }
+  const View<float> qkv(prefix_qkv_, n, config.q_width() + 2 * kv_width), att(prefix_att_, n, config.q_width());
+  const View<float> mlp(prefix_mlp_, n, config.mlp);
+  ops_->linear(y, layer.qkv, {.y = qkv});
+  attend(config, qkv, caches_[i], 0, n, nullptr, att);
+  ops_->linear(att, layer.o, {.y = x, .add = true});
+  ops_->rms_norm(x, layer.norm2.data(), nullptr, eps, y);
+  ops_->gated_linear(y, layer.gate_up, Activation::kGeluTanh, mlp);
+  ops_->linear(mlp, layer.down, {.y = x, .add = true});
+}
+
+void PiRun::encode_prefix(std::span<const int32_t> tokens) noexcept {
+  const int64_t n_images = n_views_ * model_->config.vision.n_tokens();
+  n_prefix_ = n_images + static_cast<int64_t>(tokens.size());
+  OUTRIDER_ASSERT(n_prefix_ + model_->config.suffix_tokens() <= rope_.n_positions());
+  embed_text(tokens);
+  if (taps_ != nullptr) tap("prefix_embd", -1, View<const float>(prefix_, n_prefix_, model_->config.backbone.width));
+  for (size_t i = 0; i < model_->backbone.size(); ++i) {
+    backbone_layer(i);
+    if (taps_ != nullptr) tap_cache(i);
+  }
+}
+
+// ---- suffix -------------------------------------------------------------------------------------
+
+void PiRun::start(std::span<const float> noise, std::span<const float> state) noexcept {
+  const PiConfig& c = model_->config;
+  OUTRIDER_ASSERT(noise.size() == x_.size());
+  std::copy(noise.begin(), noise.end(), x_.begin());
+  const auto all = static_cast<int32_t>(n_prefix_ + c.suffix_tokens());
+  std::fill(visible_.begin(), visible_.end(), all);
+  if (c.family != PiFamily::kPi0) return;
+  OUTRIDER_ASSERT(static_cast<int64_t>(state.size()) == c.action_dim);
+  visible_[0] = static_cast<int32_t>(n_prefix_ + 1);  // the state token does not see the actions
+  ops_->linear(View<const float>(state.data(), 1, c.action_dim), model_->state.w,
+               {.y = View<float>(state_token_, 1, c.expert.width), .bias = model_->state.bias.data()});
+}
+
+void PiRun::embed_suffix(int64_t step) noexcept {
+  const PiModel& m = *model_;
+  const int64_t width = m.config.expert.width, n = m.config.action_steps;
+  const View<const float> x(x_.data(), n, m.config.action_dim);
+  if (m.config.family == PiFamily::kPi05) {
+    ops_->linear(x, m.action_in.w, {.y = View<float>(suffix_, n, width), .bias = m.action_in.bias.data()});
+    return;
+  }
+  std::copy_n(state_token_, width, suffix_);
+  const View<float> tokens(suffix_ + width, n, width), hidden(suffix_y_, n, width);
+  ops_->linear(x, m.action_in.w, {.y = tokens, .bias = m.action_in.bias.data()});
+  ops_->linear(tokens, m.action_time_in, {.y = hidden, .bias = m.action_time_bias.data() + step * width,
+                                          .activation = Activation::kSilu});
+  ops_->linear(hidden, m.action_time_out.w, {.y = tokens, .bias = m.action_time_out.bias.data()});
+}
+
+void PiRun::expert_layer(size_t i, int64_t step) noexcept {
+  const PiModel& m = *model_;
+  const GemmaConfig& config = m.config.expert;
+  const GemmaLayer& layer = m.expert[i];
+  const bool adaptive = m.config.family == PiFamily::kPi05;
+  const int64_t n = m.config.suffix_tokens();
+  const float eps = 1e-6f;
+  const View<float> h(suffix_, n, config.width), y(suffix_y_, n, config.width);
+  const View<float> qkv(suffix_qkv_, n, config.q_width() + 2 * config.kv_width()), att(suffix_att_, n, config.q_width());
+  const View<float> mlp(suffix_mlp_, n, config.mlp);
+  const auto norm = [&](const std::vector<float>& stored, const std::vector<Modulation>& modulation) {
+    const float* scale = adaptive ? modulation[i].scale(step) : stored.data();
+    ops_->rms_norm(h, scale, adaptive ? modulation[i].shift(step) : nullptr, eps, y);
+  };
+  norm(layer.norm1, m.modulation1);
+  ops_->linear(y, layer.qkv, {.y = qkv});
+  attend(config, qkv, caches_[i], n_prefix_, n_prefix_ + n, visible_.data(), att);
+  ops_->linear(att, layer.o, {.y = h, .add = true, .gate = adaptive ? m.modulation1[i].gate(step) : nullptr});
+  norm(layer.norm2, m.modulation2);
+  ops_->gated_linear(y, layer.gate_up, Activation::kGeluTanh, mlp);
+  ops_->linear(mlp, layer.down, {.y = h, .add = true, .gate = adaptive ? m.modulation2[i].gate(step) : nullptr});
+}
+
+void PiRun::denoise(int64_t step) noexcept {
+  const PiModel& m = *model_;
+  const PiConfig& c = m.config;
+  const int64_t width = c.expert.width, n = c.suffix_tokens();
+  OUTRIDER_ASSERT(step >= 0 && step < c.n_denoise_steps);
+  embed_suffix(step);
+  if (taps_ != nullptr) tap("suffix_embd", step, View<const float>(suffix_, n, width));
+  for (size_t i = 0; i < m.expert.size(); ++i) expert_layer(i, step);
+  // Only the action rows go through the last norm and the output projection.
+  const View<float> h(suffix_ + (n - c.action_steps) * width, c.action_steps, width), y(suffix_y_, c.action_steps, width);
+  const bool adaptive = c.family == PiFamily::kPi05;
+  ops_->rms_norm(h, adaptive ? m.final_modulation.scale(step) : m.expert_norm.data(),
+                 adaptive ? m.final_modulation.shift(step) : nullptr, 1e-6f, y);
+  const View<float> velocity(velocity_, c.action_steps, c.action_dim);
+  ops_->linear(y, m.action_out.w, {.y = velocity, .bias = m.action_out.bias.data()});
+  const float dt = static_cast<float>(-1.0 / static_cast<double>(c.n_denoise_steps));
+  for (size_t i = 0; i < x_.size(); ++i) x_[i] += dt * velocity_[i];
+  if (taps_ == nullptr) return;
+  tap("velocity", step, velocity);
+  tap("x", step, View<const float>(x_.data(), c.action_steps, c.action_dim));
+}
+
+bool PiRun::finite() const noexcept {
+  return std::all_of(x_.begin(), x_.end(), [](float v) { return std::isfinite(v); });
+}
+
+// ---- taps ---------------------------------------------------------------------------------------
+
+void PiRun::tap(const char* name, int64_t index, View<const float> rows) {
+  taps_->record(index < 0 ? std::string(name) : std::string(name) + "_" + std::to_string(index), rows);
+}
+
+void PiRun::tap_cache(size_t layer) {
+  const int64_t width = model_->config.backbone.kv_width();
+  std::vector<float> k(static_cast<size_t>(n_prefix_ * width)), v(k.size());
+  ops_->kv_load(caches_[layer], 0, n_prefix_, k.data(), v.data());
+  tap("prefix_k", static_cast<int64_t>(layer), View<const float>(k.data(), n_prefix_, width));
+  tap("prefix_v", static_cast<int64_t>(layer), View<const float>(v.data(), n_prefix_, width));
+}
+
+}  // namespace outrider

@@ -1,0 +1,81 @@
+// One run of a PI0 / PI0.5 policy: all mutable state, taken once, and the passes over it.
+//
+// Order of a tick: encode_views -> encode_prefix -> start -> denoise(0 .. n_steps-1) -> actions.
+// Source of the maths: pi-policy.md 5 to 9.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "base/arena.h"
+#include "models/pi_model.h"
+#include "models/taps.h"
+
+namespace outrider {
+
+class PiRun {
+ public:
+  // [setup] `ops` must be reserved for pi_limits(config, max_views, max_prefix()) and outlive the run.
+  // Errors: kNoMemory.
+  static Result<std::unique_ptr<PiRun>> make(std::shared_ptr<const PiModel> model, Ops& ops, int64_t max_views,
+                                             int64_t max_text_tokens);
+  static int64_t max_prefix(const PiConfig& config, int64_t max_views, int64_t max_text_tokens) {
+    return max_views * config.vision.n_tokens() + max_text_tokens;
+  }
+
+  // [hot] Views that are seen, in order: packed RGB, image_size x image_size x 3. At most max_views.
+  void encode_views(std::span<const uint8_t* const> views) noexcept;
+  // [hot] Text ids behind the image tokens, then the backbone: leaves keys and values of the prefix.
+  // Ids must lie in the vocabulary and fit max_text_tokens (asserted: the caller checked).
+  void encode_prefix(std::span<const int32_t> tokens) noexcept;
+  // [hot] noise [action_steps, action_dim] is x at t = 1; state [action_dim] (PI0 only).
+  void start(std::span<const float> noise, std::span<const float> state) noexcept;
+  // [hot] One Euler step.
+  void denoise(int64_t step) noexcept;
+  // [action_steps, action_dim], normalised space.
+  std::span<const float> actions() const { return x_; }
+  // False when a value of the chunk is NaN or infinite.
+  bool finite() const noexcept;
+
+  int64_t prefix_tokens() const { return n_prefix_; }
+  int64_t state_bytes() const { return static_cast<int64_t>(arena_.used_bytes()); }
+  // [setup] Records taps from now on; null stops. Recording allocates.
+  void record_to(TapRecorder* taps) { taps_ = taps; }
+  const PiModel& model() const { return *model_; }
+
+ private:
+  PiRun() = default;
+  struct Sizes;
+  void take_views(const Sizes& sizes);
+  void patchify(const uint8_t* rgb, View<float> patches) noexcept;
+  void vision_layer(const VisionLayer& layer, int64_t n_views) noexcept;
+  void backbone_layer(size_t i) noexcept;
+  void embed_text(std::span<const int32_t> tokens) noexcept;
+  void embed_suffix(int64_t step) noexcept;
+  void expert_layer(size_t i, int64_t step) noexcept;
+  void attend(const GemmaConfig& config, View<float> qkv, const KvCache& cache, int64_t first, int64_t n_keys,
+              const int32_t* visible, View<float> out) noexcept;
+  void tap(const char* name, int64_t index, View<const float> rows);
+  void tap_cache(size_t layer);
+
+  std::shared_ptr<const PiModel> model_;
+  Ops* ops_ = nullptr;
+  Arena arena_;
+  RopeTable rope_;
+  TapRecorder* taps_ = nullptr;
+  int64_t n_views_ = 0, n_prefix_ = 0;
+  float pixel_[256] = {};            // u8 / 255 * 2 - 1
+
+  // Named views of the arena. m: rows in use, set per pass.
+  float *patches_ = nullptr, *vision_h_ = nullptr, *vision_y_ = nullptr, *vision_qkv_ = nullptr,
+        *vision_mlp_ = nullptr;
+  KvCache vision_cache_;
+  float *prefix_ = nullptr, *prefix_y_ = nullptr, *prefix_qkv_ = nullptr, *prefix_att_ = nullptr,
+        *prefix_mlp_ = nullptr;
+  std::span<KvCache> caches_;        // one a layer; prefix first, suffix behind it
+  float *suffix_ = nullptr, *suffix_y_ = nullptr, *suffix_qkv_ = nullptr, *suffix_att_ = nullptr,
+        *suffix_mlp_ = nullptr, *state_token_ = nullptr, *velocity_ = nullptr;
+  std::span<int32_t> visible_;       // keys each suffix token sees
+  std::span<float> x_;
+};
+
+}  // namespace outrider
