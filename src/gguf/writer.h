@@ -25,14 +25,32 @@ class GgufWriter {
   // Values are asked for row by row (ne[0] values each, row index in 0 .. n_values/ne[0]) while
   // `write` runs, so a 7 GB file needs one row of memory. Asserts that ne[0] fits the block.
   using RowSource = std::function<void(int64_t row, std::span<float> values)>;
-  void add_tensor(std::string_view name, DType dtype, std::span<const int64_t> ne, RowSource rows);
+  // period > 0 promises that row r equals row r mod period: only the first `period` rows are asked
+  // for, encoded once, kept, and repeated.
+  void add_tensor(std::string_view name, DType dtype, std::span<const int64_t> ne, RowSource rows,
+                  int64_t period = 0);
 
   // Writes to a temporary name beside `path`, fsyncs, renames. On any failure nothing is left
-  // behind. Errors: kNotFound (cannot create), kNoMemory (disk full), both naming path and errno.
+  // behind and a file already at `path` stays as it was. Errors: kNotFound (cannot create),
+  // kNoMemory (disk full, size limit), both naming path and errno.
   Result<void> write(const char* path) const;
 
  private:
-  struct Tensor { std::string name; DType dtype; std::vector<int64_t> ne; RowSource rows; };
+  struct Tensor {
+    std::string name;
+    DType dtype;
+    std::vector<int64_t> ne;
+    RowSource rows;
+    int64_t period;
+    int64_t n_rows() const;
+    uint64_t n_bytes() const;
+  };
+  class Output;
+
+  void add_key(std::string_view key, uint32_t type);
+  std::vector<std::byte> head() const;
+  static void stream(const Tensor& tensor, Output& out);
+
   std::vector<std::byte> metadata_;
   uint64_t n_keys_ = 0;
   std::vector<Tensor> tensors_;
