@@ -1,0 +1,29 @@
+#include "base/env.h"
+
+#include <cstdlib>
+#include <string_view>
+
+namespace outrider {
+namespace {
+
+const char* read(const char* name) {
+  const char* value = secure_getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+}  // namespace
+
+const char* env_log_level() {
+  return read(kEnvLogLevel);
+}
+
+const char* env_plugin_path() {
+  return read(kEnvPluginPath);
+}
+
+bool env_open_errors_to_stderr() {
+  const char* value = read(kEnvOpenErrors);
+  return value != nullptr && std::string_view(value) == "stderr";
+}
+
+}  // namespace outrider

@@ -1,0 +1,20 @@
+// Everything that the environment may set: nothing else in this project reads it.
+#pragma once
+
+namespace outrider {
+
+// OUTRIDER_LOG_LEVEL: off, error, warn, info or debug (parse_log_level in log.h reads it).
+// OUTRIDER_PLUGIN_PATH: folders for provider libraries, separated by ':'.
+// OUTRIDER_OPEN_ERRORS: "stderr" makes a provider write one line there when an open fails, for
+// hosts that only show a code.
+inline constexpr char kEnvLogLevel[] = "OUTRIDER_LOG_LEVEL";
+inline constexpr char kEnvPluginPath[] = "OUTRIDER_PLUGIN_PATH";
+inline constexpr char kEnvOpenErrors[] = "OUTRIDER_OPEN_ERRORS";
+
+// [setup] nullptr when unset or empty, and in programs that run with more rights than their caller.
+// Valid until the variable changes.
+const char* env_log_level();
+const char* env_plugin_path();
+bool env_open_errors_to_stderr();
+
+}  // namespace outrider
