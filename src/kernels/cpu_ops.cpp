@@ -1,0 +1,170 @@
+#include "kernels/cpu_ops.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <new>
+
+#include "base/assert.h"
+#include "kernels/attention.h"
+#include "kernels/dispatch.h"
+#include "kernels/linear.h"
+#include "kernels/packing.h"
+#include "kernels/thread_pool.h"
+
+namespace outrider {
+namespace {
+
+static_assert(static_cast<int>(Activation::kNone) == kActNone);
+static_assert(static_cast<int>(Activation::kGeluTanh) == kActGeluTanh);
+static_assert(static_cast<int>(Activation::kGeluQuick) == kActGeluQuick);
+static_assert(static_cast<int>(Activation::kSilu) == kActSilu);
+
+constexpr int kMaxThreads = 1024;
+// A row operation on fewer values than this is done before a second thread has heard of it.
+constexpr int64_t kAloneValues = 4096;
+
+bool same_shape(const View<const float>& a, const View<const float>& b) {
+  return a.rows == b.rows && a.cols == b.cols;
+}
+
+class CpuOps final : public Ops {
+ public:
+  CpuOps(const KernelTable& table, std::unique_ptr<ThreadPool> pool)
+      : table_(table), pool_(std::move(pool)), linear_(table, *pool_), attention_(table, *pool_) {}
+
+  Result<size_t> packed_bytes(std::span<const Matrix> parts, Stack stack,
+                              Precision precision) const override {
+    const auto plan = plan_packing(parts, stack, precision);
+    if (!plan) return plan.error();
+    return plan.value().bytes;
+  }
+
+  Result<Weight> pack(std::span<const Matrix> parts, Stack stack, Precision precision,
+                      std::span<std::byte> storage) override {
+    const auto planned = plan_packing(parts, stack, precision);
+    if (!planned) return planned.error();
+    const PackPlan& plan = planned.value();
+    if (storage.size() < plan.bytes)
+      return make_error(Code::kNoMemory, "packed weight: storage of %zu bytes, %zu are needed",
+                        storage.size(), plan.bytes);
+    if (reinterpret_cast<uintptr_t>(storage.data()) % 64 != 0)
+      return make_error(Code::kInvalid, "packed weight: storage is not aligned to 64 bytes");
+    OUTRIDER_TRY(pack_weights(parts, plan, *pool_, storage.data()));
+    Weight weight;
+    weight.n_out = plan.n_out;
+    weight.n_in = plan.n_in;
+    weight.format = static_cast<uint32_t>(plan.format) | (plan.paired ? kPackPaired : 0);
+    weight.data = storage.data();
+    return weight;
+  }
+
+  Result<void> reserve(const OpsLimits& limits) override {
+    OUTRIDER_TRY(linear_.reserve(limits.max_rows, limits.max_in));
+    return attention_.reserve(limits.max_keys, limits.max_head_dim);
+  }
+
+  int n_threads() const override { return pool_->n_threads(); }
+  const char* kernel_table() const override { return table_.name; }
+
+  void linear(View<const float> x, const Weight& w, const LinearOut& out) noexcept override {
+    OUTRIDER_ASSERT((w.format & kPackPaired) == 0);
+    linear_.run({x, w, out});
+  }
+
+  void gated_linear(View<const float> x, const Weight& gate_up, Activation activation,
+                    View<float> y) noexcept override {
+    OUTRIDER_ASSERT((gate_up.format & kPackPaired) != 0);
+    LinearOut out;
+    out.y = y;
+    out.activation = activation;
+    linear_.run({x, gate_up, out});
+  }
+
+  void rms_norm(View<const float> x, const float* scale, const float* shift, float eps,
+                View<float> y) noexcept override {
+    OUTRIDER_ASSERT(same_shape(x, y));
+    for_rows(x.rows, x.cols, [&](int64_t i) {
+      table_.rms_norm_row(x.row(i), scale, shift, eps, x.cols, y.row(i));
+    });
+  }
+
+  void layer_norm(View<const float> x, const float* weight, const float* bias, float eps,
+                  View<float> y) noexcept override {
+    OUTRIDER_ASSERT(same_shape(x, y));
+    for_rows(x.rows, x.cols, [&](int64_t i) {
+      table_.layer_norm_row(x.row(i), weight, bias, eps, x.cols, y.row(i));
+    });
+  }
+
+  void rope(View<float> x, int32_t head_dim, View<const float> cos,
+            View<const float> sin) noexcept override {
+    OUTRIDER_ASSERT(head_dim > 0 && head_dim % 2 == 0 && x.cols % head_dim == 0);
+    OUTRIDER_ASSERT(cos.rows >= x.rows && cos.cols == head_dim / 2 && same_shape(cos, sin));
+    for_rows(x.rows, x.cols, [&](int64_t i) {
+      for (float* head = x.row(i); head < x.row(i) + x.cols; head += head_dim)
+        table_.rope_head(head, head_dim / 2, cos.row(i), sin.row(i));
+    });
+  }
+
+  void activate(View<float> x, Activation activation) noexcept override {
+    for_rows(x.rows, x.cols, [&](int64_t i) {
+      table_.activate_row(x.row(i), x.cols, static_cast<int32_t>(activation));
+    });
+  }
+
+  size_t kv_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim) const override {
+    return kv_cache_bytes(capacity, n_kv_heads, head_dim);
+  }
+  void kv_store(const KvCache& cache, int64_t first, View<const float> k,
+                View<const float> v) noexcept override {
+    kv_cache_store(cache, first, k, v);
+  }
+  void kv_load(const KvCache& cache, int64_t first, int64_t n, float* k,
+               float* v) const noexcept override {
+    kv_cache_load(cache, first, n, k, v);
+  }
+  void attention(const AttentionArgs& args, const KvCache& cache) noexcept override {
+    attention_.run(args, cache);
+  }
+
+ private:
+  // f(row) for every row; rows are shared between threads when there is enough to do.
+  template <class F>
+  void for_rows(int64_t n_rows, int64_t n_cols, const F& f) noexcept {
+    const auto rows = [&](Range range) {
+      for (int64_t i = range.first; i < range.last; ++i) f(i);
+    };
+    if (n_rows <= 1 || n_rows * n_cols <= kAloneValues) return rows({0, n_rows});
+    pool_->run([&](int t) { rows(part_of(n_rows, t, pool_->n_threads())); });
+  }
+
+  const KernelTable& table_;
+  std::unique_ptr<ThreadPool> pool_;
+  LinearRunner linear_;
+  AttentionRunner attention_;
+};
+
+// Processors that this process may run on.
+int allowed_threads() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(CPU_COUNT(&set), 1);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions& options) {
+  auto table = find_kernel_table(options.kernel_table);
+  if (!table) return table.error();
+  if (options.n_threads > kMaxThreads)
+    return make_error(Code::kInvalid, "threads: %d asked for, at most %d are allowed",
+                      options.n_threads, kMaxThreads);
+  auto pool = ThreadPool::create(options.n_threads > 0 ? options.n_threads : allowed_threads());
+  if (!pool) return pool.error();
+  std::unique_ptr<Ops> ops(new (std::nothrow) CpuOps(*table.value(), std::move(pool.value())));
+  if (!ops) return make_error(Code::kNoMemory, "kernels: no memory for the CPU's operations");
+  return ops;
+}
+
+}  // namespace outrider

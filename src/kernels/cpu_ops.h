@@ -1,0 +1,22 @@
+// Ops on this processor.
+#pragma once
+#include <memory>
+
+#include "base/result.h"
+#include "tensor/ops.h"
+
+namespace outrider {
+
+struct CpuOpsOptions {
+  int n_threads = 0;              // <= 0: as many as this process may use
+  const char* kernel_table = "";  // "": the best; else "scalar", "avx2", "avx512", "neon"
+};
+
+// [setup] Starts the threads (n_threads - 1 of them; the caller is one). An Ops belongs to one
+// thread at a time. Weights packed by one Ops may be used by any other of this build at the same
+// time: they are only read. Errors: kUnsupported (table), kInvalid (threads), kNoMemory.
+//
+// For a kPaired weight, Weight::n_out is the width of gated_linear's y (half of the packed rows).
+Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions& options);
+
+}  // namespace outrider

@@ -1,0 +1,103 @@
+// The contract of one instruction set: a table of plain functions. Everything above it (threads,
+// blocking, packing of weights) is the same for all of them.
+//
+// The files that fill a table include this header, intrinsics and C headers, nothing else: a
+// template of the standard library compiled with wide-vector flags could be the copy the linker
+// keeps for everybody, and would crash older processors.
+//
+// Packed weights have one layout for every table, so that two Ops can share them:
+//   panel p holds outputs 16p .. 16p+15, lane l is output 16p + l, missing outputs are zero;
+//   [panel][k][16] f32 or f16, or [panel][k / 2][16][2] bf16 (an odd last k is zero padded).
+// Packed activations of r rows: [k][r] f32, or [k / 2][r][2] bf16 for kTileBf16Dot.
+//
+// Sum order: each output element is ONE chain over k = 0, 1, 2, ... that starts at +0 (in pairs of
+// k for kTileBf16Dot). It does not depend on the tile, on the other rows, or on where the chain is
+// cut and continued, since a partial sum is kept as the f32 it is.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+namespace outrider {
+
+constexpr int kPanelLanes = 16;    // outputs of one weight panel
+constexpr int kTileMaxRows = 14;   // rows of the largest tile
+constexpr int kTileMaxPanels = 8;  // panels of the widest tile
+constexpr int kAttentionMaxKeys = 1 << 20;
+
+// How weights lie in memory and what the activations are.
+enum TileFormat {
+  kTileF32 = 0,      // f32 weights, f32 activations
+  kTileF16 = 1,      // f16 weights, expanded exactly; f32 activations
+  kTileBf16 = 2,     // bf16 weights, expanded exactly; f32 activations
+  kTileBf16Dot = 3,  // bf16 weights, bf16 activations, the processor's dot instruction
+  kTileFormats = 4,
+};
+
+// The numbers of Activation in tensor/ops.h.
+constexpr int kActNone = 0, kActGeluTanh = 1, kActGeluQuick = 2, kActSilu = 3;
+
+// tile[r][p][lane] (+)= sum over k of a[k][r] * w[p][k][lane].
+//   a              packed activations of exactly this tile's rows, at its first k
+//   w              first panel, at its first k; panel_bytes from one panel to the next
+//   n_k            values of k; even for the bf16 formats (the packing pads)
+//   tile           64-byte aligned; tile_stride floats from one row to the next
+//   accumulate     0: start at +0; 1: continue from what the tile holds
+typedef void (*TileFn)(const void* a, const void* w, int64_t panel_bytes, int64_t n_k, float* tile,
+                       int64_t tile_stride, int accumulate);
+
+// What happens to a finished tile. Pointers are at the tile's first column.
+struct TileOut {
+  float* y;
+  int64_t y_stride;
+  int32_t n_rows;
+  int32_t n_cols;      // columns that exist; the tile may be wider
+  const float* bias;   // or null
+  const float* gate;   // or null
+  int32_t activation;  // kAct*
+  int32_t add;         // 1: y += result
+};
+
+struct KernelTable {
+  const char* name;
+
+  // tile[format][log2(panels)][rows - 1] for 1, 2, 4, 8 panels; null where registers would not do.
+  TileFn tile[kTileFormats][4][kTileMaxRows];
+  int32_t max_rows;  // largest r with a tile of one panel
+
+  // Activations of n_rows rows, columns [0, n_k), to packed [k][r] (see above). round: to bfloat16
+  // first (nearest even). An odd n_k is padded with a zero k when the layout is in pairs
+  // (pack_bf16) or when pad is set (pack_f32).
+  void (*pack_f32)(const float* const* rows, int32_t n_rows, int64_t n_k, int32_t round,
+                   int32_t pad, float* out);
+  void (*pack_bf16)(const float* const* rows, int32_t n_rows, int64_t n_k, uint16_t* out);
+
+  // y = gate * act(tile + bias), stored or added.
+  void (*tile_out)(const float* tile, int64_t tile_stride, const TileOut* out);
+  // tile holds panels gate, up, gate, up, ...; y[16 i + l] = act(gate_i[l]) * up_i[l].
+  // Of out: y, n_rows, n_cols (of y), activation.
+  void (*gated_tile_out)(const float* tile, int64_t tile_stride, const TileOut* out);
+
+  // One row each; n values. See Ops for what they mean. Sums are in double, in a fixed order.
+  void (*rms_norm_row)(const float* x, const float* scale, const float* shift, float eps, int64_t n,
+                       float* y);
+  void (*layer_norm_row)(const float* x, const float* weight, const float* bias, float eps,
+                         int64_t n, float* y);
+  void (*rope_head)(float* x, int32_t half, const float* cosine, const float* sine);
+  void (*activate_row)(float* x, int64_t n, int32_t activation);
+  // y = x * factor.
+  void (*scale_row)(const float* x, float factor, int64_t n, float* y);
+  // s[0, n) becomes exp(scale * s - max); s[n, n_padded) becomes 0. Returns the sum, n > 0.
+  float (*softmax_row)(float* s, int64_t n, int64_t n_padded, float scale);
+};
+
+extern const KernelTable kScalarTable;
+#if defined(__x86_64__)
+extern const KernelTable kAvx2Table;
+extern const KernelTable kAvx512Table;
+// The dot tiles of avx512_bf16, in their own file with their own flags.
+extern const TileFn kAvx512Bf16Tiles[4][kTileMaxRows];
+#elif defined(__aarch64__)
+extern const KernelTable kNeonTable;
+#endif
+
+}  // namespace outrider

@@ -1,0 +1,197 @@
+// The scalar table: the twin of every vector kernel, written to be read. Products and sums are f32
+// in the order that kernel_table.h states; norms, activations and softmax use double inside.
+#include <math.h>
+#include <string.h>
+
+#include "kernels/kernel_table.h"
+
+namespace outrider {
+namespace {
+
+float bits_to_f32(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+uint32_t f32_to_bits(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+uint16_t to_bf16(float value) {
+  const uint32_t bits = f32_to_bits(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+float from_bf16(uint16_t value) {
+  return bits_to_f32(uint32_t{value} << 16);
+}
+
+float from_f16(uint16_t half) {
+  const uint32_t sign = uint32_t{half & 0x8000u} << 16;
+  const uint32_t exponent = (half >> 10) & 31, mantissa = half & 1023;
+  if (exponent == 31) return bits_to_f32(sign | 0x7f800000 | mantissa << 13);
+  if (exponent != 0) return bits_to_f32(sign | (exponent + 112) << 23 | mantissa << 13);
+  const float magnitude = static_cast<float>(mantissa) * 5.9604644775390625e-8f;  // 2^-24
+  return sign ? -magnitude : magnitude;
+}
+
+// Weight k, lane of a panel.
+template <int kFormat>
+float weight_at(const void* panel, int64_t k, int lane) {
+  if (kFormat == kTileF32) return static_cast<const float*>(panel)[k * kPanelLanes + lane];
+  const auto* half = static_cast<const uint16_t*>(panel);
+  if (kFormat == kTileF16) return from_f16(half[k * kPanelLanes + lane]);
+  return from_bf16(half[(k / 2 * kPanelLanes + lane) * 2 + k % 2]);
+}
+
+template <int kFormat, int kRows>
+void tile_of(const void* a, const void* w, int64_t, int64_t n_k, float* tile, int64_t tile_stride,
+             int accumulate) {
+  const auto* x = static_cast<const float*>(a);
+  float sum[kRows][kPanelLanes] = {};
+  for (int r = 0; r < kRows && accumulate; ++r)
+    memcpy(sum[r], tile + r * tile_stride, sizeof sum[r]);
+  for (int64_t k = 0; k < n_k; ++k) {
+    for (int lane = 0; lane < kPanelLanes; ++lane) {
+      const float weight = weight_at<kFormat>(w, k, lane);
+      for (int r = 0; r < kRows; ++r) sum[r][lane] += x[k * kRows + r] * weight;
+    }
+  }
+  for (int r = 0; r < kRows; ++r) memcpy(tile + r * tile_stride, sum[r], sizeof sum[r]);
+}
+
+void pack_f32(const float* const* rows, int32_t n_rows, int64_t n_k, int32_t round, int32_t pad,
+              float* out) {
+  for (int64_t k = 0; k < n_k; ++k)
+    for (int r = 0; r < n_rows; ++r)
+      out[k * n_rows + r] = round ? from_bf16(to_bf16(rows[r][k])) : rows[r][k];
+  if (pad && n_k % 2 == 1)
+    for (int r = 0; r < n_rows; ++r) out[n_k * n_rows + r] = 0;
+}
+
+void pack_bf16(const float* const* rows, int32_t n_rows, int64_t n_k, uint16_t* out) {
+  for (int64_t k = 0; k < n_k + n_k % 2; ++k)
+    for (int r = 0; r < n_rows; ++r)
+      out[(k / 2 * n_rows + r) * 2 + k % 2] = k < n_k ? to_bf16(rows[r][k]) : 0;
+}
+
+// x / (1 + exp(-z)): every activation here is x times a logistic function; tanh(u) = 2 s(2u) - 1.
+float activate(float x, int32_t activation) {
+  const double v = x;
+  switch (activation) {
+    case kActGeluTanh:
+      return static_cast<float>(
+          v / (1 + exp(-2 * 0.79788456080286535588 * (v + 0.044715 * v * v * v))));
+    case kActGeluQuick:
+      return static_cast<float>(v / (1 + exp(-1.702 * v)));
+    case kActSilu:
+      return static_cast<float>(v / (1 + exp(-v)));
+    default:
+      return x;
+  }
+}
+
+void tile_out(const float* tile, int64_t tile_stride, const TileOut* out) {
+  for (int r = 0; r < out->n_rows; ++r) {
+    float* y = out->y + r * out->y_stride;
+    for (int c = 0; c < out->n_cols; ++c) {
+      float value = tile[r * tile_stride + c];
+      if (out->bias) value += out->bias[c];
+      value = activate(value, out->activation);
+      if (out->gate) value *= out->gate[c];
+      y[c] = out->add ? y[c] + value : value;
+    }
+  }
+}
+
+void gated_tile_out(const float* tile, int64_t tile_stride, const TileOut* out) {
+  for (int r = 0; r < out->n_rows; ++r) {
+    const float* row = tile + r * tile_stride;
+    for (int c = 0; c < out->n_cols; ++c) {
+      const float* gate = row + c / kPanelLanes * 2 * kPanelLanes + c % kPanelLanes;
+      out->y[r * out->y_stride + c] = activate(gate[0], out->activation) * gate[kPanelLanes];
+    }
+  }
+}
+
+void rms_norm_row(const float* x, const float* scale, const float* shift, float eps, int64_t n,
+                  float* y) {
+  double squares = 0;
+  for (int64_t i = 0; i < n; ++i) squares += double(x[i]) * x[i];
+  const auto inverse = static_cast<float>(1 / sqrt(squares / double(n) + eps));
+  for (int64_t i = 0; i < n; ++i) {
+    const float value = x[i] * inverse * (1 + scale[i]);
+    y[i] = shift ? value + shift[i] : value;
+  }
+}
+
+void layer_norm_row(const float* x, const float* weight, const float* bias, float eps, int64_t n,
+                    float* y) {
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < n; ++i) sum += x[i];
+  const double mean = sum / double(n);
+  for (int64_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const double inverse = 1 / sqrt(squares / double(n) + eps);
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = static_cast<float>((x[i] - mean) * inverse) * weight[i] + bias[i];
+}
+
+void rope_head(float* x, int32_t half, const float* cosine, const float* sine) {
+  for (int32_t j = 0; j < half; ++j) {
+    const float a = x[j], b = x[j + half];
+    x[j] = a * cosine[j] - b * sine[j];
+    x[j + half] = b * cosine[j] + a * sine[j];
+  }
+}
+
+void activate_row(float* x, int64_t n, int32_t activation) {
+  for (int64_t i = 0; i < n; ++i) x[i] = activate(x[i], activation);
+}
+
+void scale_row(const float* x, float factor, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor;
+}
+
+float softmax_row(float* s, int64_t n, int64_t n_padded, float scale) {
+  float largest = s[0] * scale;
+  for (int64_t i = 0; i < n; ++i) {
+    s[i] *= scale;
+    if (!(s[i] <= largest)) largest = s[i];  // a NaN gets in; exp of it shows it below
+  }
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    s[i] = static_cast<float>(exp(double(s[i]) - largest));
+    sum += s[i];
+  }
+  for (int64_t i = n; i < n_padded; ++i) s[i] = 0;
+  return static_cast<float>(sum);
+}
+
+}  // namespace
+
+#define OUTRIDER_TILES(format)                                                                   \
+  {                                                                                              \
+    {tile_of<format, 1>, tile_of<format, 2>, tile_of<format, 3>, tile_of<format, 4>}, {}, {}, {} \
+  }
+
+const KernelTable kScalarTable = {
+    "scalar",
+    {OUTRIDER_TILES(kTileF32), OUTRIDER_TILES(kTileF16), OUTRIDER_TILES(kTileBf16), {}},
+    4,
+    pack_f32,
+    pack_bf16,
+    tile_out,
+    gated_tile_out,
+    rms_norm_row,
+    layer_norm_row,
+    rope_head,
+    activate_row,
+    scale_row,
+    softmax_row,
+};
+
+}  // namespace outrider

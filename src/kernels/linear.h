@@ -1,0 +1,60 @@
+// Matrix products with packed weights: how rows, outputs and k are cut into tiles and shared
+// between threads. None of these cuts changes a bit of the result (kernel_table.h, sum order).
+#pragma once
+#include "kernels/kernel_table.h"
+#include "kernels/packing.h"
+#include "kernels/scratch.h"
+#include "kernels/thread_pool.h"
+#include "tensor/view.h"
+
+namespace outrider {
+
+// m rows cut into the fewest tiles of at most max_rows, as even as possible: 50 = 13 + 13 + 12
+// + 12.
+struct RowTiles {
+  int64_t n_tiles = 0, base = 0, n_longer = 0;
+
+  RowTiles(int64_t m, int32_t max_rows)
+      : n_tiles((m + max_rows - 1) / max_rows), base(m / n_tiles), n_longer(m % n_tiles) {}
+  int64_t rows(int64_t i) const { return base + (i < n_longer); }
+  int64_t first(int64_t i) const { return i * base + (i < n_longer ? i : n_longer); }
+};
+
+// A product's right side and what happens to its result.
+struct Product {
+  View<const float> x;
+  Weight w;
+  LinearOut out;
+};
+
+// The widest tile of `format` with that many rows that is not wider than max_panels; sets *panels.
+TileFn widest_tile(const KernelTable& table, TileFormat format, int64_t rows, int64_t max_panels,
+                   int* panels);
+
+// Computes one row tile against panels [0, n_panels) of w at some k, narrower tiles at the end.
+void run_tiles(const KernelTable& table, TileFormat format, const void* a, int64_t rows,
+               const std::byte* w, int64_t panel_bytes, int64_t n_panels, int64_t n_k, float* tile,
+               int64_t tile_stride, bool accumulate);
+
+class LinearRunner {
+ public:
+  LinearRunner(const KernelTable& table, ThreadPool& pool) : table_(table), pool_(pool) {}
+
+  // [setup] Errors: kNoMemory.
+  Result<void> reserve(int64_t max_rows, int64_t max_in);
+  // [hot] Linear or, when the weight is paired, gated product.
+  void run(const Product& product) noexcept;
+
+ private:
+  struct Job;
+  void pack_activations(const Job& job) noexcept;
+  void multiply(const Job& job, int thread_index) noexcept;
+  void finish(const Job& job, int64_t row_tile, int64_t panel, int64_t n_panels, const float* tile,
+              int64_t tile_stride) noexcept;
+
+  const KernelTable& table_;
+  ThreadPool& pool_;
+  Scratch activations_, tiles_;
+};
+
+}  // namespace outrider

@@ -1,0 +1,61 @@
+// A fixed set of threads that run one job together, again and again.
+//
+// The hand-off costs about a microsecond while the workers still spin; after a bounded spin they
+// sleep in the kernel, so an idle or oversubscribed machine is left alone. No lock, no allocation.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "base/result.h"
+
+namespace outrider {
+
+class ThreadPool {
+ public:
+  // A part of a job: called once for every thread index in [0, n_threads).
+  using Job = void (*)(const void* context, int thread_index);
+
+  // [setup] Starts n_threads - 1 threads (the caller is the first). Errors: kNoMemory.
+  static Result<std::unique_ptr<ThreadPool>> create(int n_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // [hot] Runs job on all threads and returns when every part is done. One caller at a time.
+  void run(Job job, const void* context) noexcept;
+  int n_threads() const { return n_threads_; }
+
+  // run() of anything callable as f(thread_index).
+  template <class F>
+  void run(const F& f) noexcept {
+    run([](const void* context, int t) { (*static_cast<const F*>(context))(t); }, &f);
+  }
+
+ private:
+  explicit ThreadPool(int n_threads);
+  void work(int thread_index) noexcept;
+
+  const int n_threads_;
+  int n_started_ = 1;
+  std::unique_ptr<std::thread[]> threads_;
+  Job job_ = nullptr;
+  const void* context_ = nullptr;
+  bool stop_ = false;
+  // Apart, so that waiting on one does not slow the others.
+  alignas(64) std::atomic<uint32_t> epoch_{0};    // one more for every job
+  alignas(64) std::atomic<uint32_t> pending_{0};  // workers still inside the job
+  alignas(64) std::atomic<uint32_t> sleepers_{0};
+  alignas(64) std::atomic<uint32_t> caller_sleeps_{0};
+};
+
+// The part of [0, n) that thread t of n_threads takes: contiguous, sizes differ by at most one.
+struct Range {
+  int64_t first, last;
+};
+inline Range part_of(int64_t n, int t, int n_threads) {
+  return {n * t / n_threads, n * (t + 1) / n_threads};
+}
+
+}  // namespace outrider

@@ -1,0 +1,299 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "reference.h"
+
+namespace outrider::test {
+namespace {
+
+constexpr double kBf16Eps = 0x1p-9;  // half a unit in the last place of bfloat16
+
+class LinearOnEveryTable : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Tables, LinearOnEveryTable, testing::ValuesIn(table_names()),
+                         [](const auto& table) { return table.param; });
+
+// sum over k of x * w and of |x * w|, in double.
+struct Sums {
+  double value = 0, magnitude = 0;
+};
+Sums dot(const float* x, const float* w, int64_t n, bool rounded) {
+  Sums s;
+  for (int64_t k = 0; k < n; ++k) {
+    const double p =
+        rounded ? double(round_to_bf16(x[k])) * round_to_bf16(w[k]) : double(x[k]) * w[k];
+    s.value += p;
+    s.magnitude += std::abs(p);
+  }
+  return s;
+}
+
+// A chain of n roundings errs by at most n half-units of the sum of magnitudes.
+double tolerance(const Sums& s, int64_t n) {
+  return double(n + 1) * kEps32 * s.magnitude + 1e-30;
+}
+
+void expect_product(Ops& ops, DType dtype, Precision precision, int64_t m, int64_t n_out,
+                    int64_t n_in) {
+  const StoredMatrix w(dtype, n_out, n_in, 7);
+  const PackedWeight packed(ops, {w.matrix}, Stack::kRows, precision);
+  const int64_t stride = n_in + 3;
+  const auto x = random_values(static_cast<size_t>(m * stride), 11);
+  std::vector<float> y(static_cast<size_t>(m * (n_out + 2)), 77.0f);
+  LinearOut out;
+  out.y = {y.data(), m, n_out, n_out + 2};
+  ops.linear({x.data(), m, n_in, stride}, packed.weight, out);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n_out; ++j) {
+      const Sums s = dot(&x[i * stride], &w.values[j * n_in], n_in, precision == Precision::kBf16);
+      ASSERT_NEAR(y[i * (n_out + 2) + j], s.value, tolerance(s, n_in))
+          << dtype_info(dtype).name << " m " << m << " n " << n_out << " k " << n_in << " at " << i
+          << ", " << j;
+    }
+    ASSERT_EQ(y[i * (n_out + 2) + n_out], 77.0f) << "wrote behind the row";
+    ASSERT_EQ(y[i * (n_out + 2) + n_out + 1], 77.0f) << "wrote behind the row";
+  }
+}
+
+TEST_P(LinearOnEveryTable, equals_the_double_product_around_every_tile_edge) {
+  const auto ops = make_ops(GetParam(), 2);
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBf16}) {
+    for (Precision precision : {Precision::kF32, Precision::kBf16}) {
+      for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 25, 29})
+        for (int64_t n_out : {1, 15, 16, 17, 33, 65})
+          expect_product(*ops, dtype, precision, m, n_out, 19);
+      for (int64_t m : {1, 3, 50, 51, 64})
+        for (int64_t n_out : {31, 47, 48, 49, 128, 129})
+          for (int64_t n_in : {1, 2, 15, 16, 31, 32, 33, 64})
+            expect_product(*ops, dtype, precision, m, n_out, n_in);
+    }
+  }
+}
+
+TEST_P(LinearOnEveryTable, equals_the_double_product_for_quantised_weights) {
+  const auto ops = make_ops(GetParam(), 2);
+  for (DType dtype : {DType::kQ8_0, DType::kQ4_0}) {
+    expect_product(*ops, dtype, Precision::kF32, 9, 33, 96);
+    expect_product(*ops, dtype, Precision::kBf16, 9, 33, 96);
+  }
+  for (DType dtype : {DType::kQ4_K, DType::kQ6_K}) {
+    expect_product(*ops, dtype, Precision::kF32, 5, 17, 512);
+    expect_product(*ops, dtype, Precision::kBf16, 5, 17, 512);
+  }
+}
+
+TEST_P(LinearOnEveryTable, is_right_when_k_is_cut_into_blocks) {
+  const auto ops = make_ops(GetParam(), 2);
+  for (Precision precision : {Precision::kF32, Precision::kBf16})
+    expect_product(*ops, DType::kBf16, precision, 128, 40, 4099);
+}
+
+TEST_P(LinearOnEveryTable, gives_the_same_bits_for_any_threads_and_any_rows_together) {
+  const int64_t n_in = 4101, n_out = 75, max_m = 128;
+  const auto one = make_ops(GetParam(), 1), two = make_ops(GetParam(), 2),
+             three = make_ops(GetParam(), 3);
+  const auto five = make_ops(GetParam(), 5);
+  const auto x = random_values(static_cast<size_t>(max_m * n_in), 3);
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBf16}) {
+    for (Precision precision : {Precision::kF32, Precision::kBf16}) {
+      const StoredMatrix w(dtype, n_out, n_in, 5);
+      // Packed by one, read by all: weights are shared data.
+      const PackedWeight packed(*one, {w.matrix}, Stack::kRows, precision);
+      std::vector<float> expected(static_cast<size_t>(max_m * n_out));
+      for (int64_t i = 0; i < max_m; ++i)
+        one->linear({x.data() + i * n_in, 1, n_in}, packed.weight,
+                    {.y = {expected.data() + i * n_out, 1, n_out}});
+      for (Ops* ops : {one.get(), two.get(), three.get(), five.get()}) {
+        for (int64_t m : {1, 2, 7, 14, 50, 128}) {
+          std::vector<float> y(static_cast<size_t>(m * n_out));
+          ops->linear({x.data(), m, n_in}, packed.weight, {.y = {y.data(), m, n_out}});
+          ASSERT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)), 0)
+              << dtype_info(dtype).name << " threads " << ops->n_threads() << " m " << m;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEveryTable, applies_bias_activation_gate_and_add_in_that_order) {
+  const auto ops = make_ops(GetParam(), 2);
+  const int64_t m = 9, n_out = 37, n_in = 24;
+  const StoredMatrix w(DType::kF32, n_out, n_in, 1);
+  const PackedWeight packed(*ops, {w.matrix}, Stack::kRows, Precision::kF32);
+  const auto x = random_values(m * n_in, 2);
+  const auto bias = random_values(n_out, 3), gate = random_values(n_out, 4),
+             before = random_values(m * n_out, 5);
+  for (int activation = 0; activation < 4; ++activation) {
+    for (int parts = 0; parts < 8; ++parts) {
+      std::vector<float> y = before;
+      LinearOut out;
+      out.y = {y.data(), m, n_out};
+      out.bias = parts & 1 ? bias.data() : nullptr;
+      out.gate = parts & 2 ? gate.data() : nullptr;
+      out.add = parts & 4;
+      out.activation = static_cast<Activation>(activation);
+      ops->linear({x.data(), m, n_in}, packed.weight, out);
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n_out; ++j) {
+          const Sums s = dot(&x[i * n_in], &w.values[j * n_in], n_in, false);
+          double value = activate(s.value + (out.bias ? bias[j] : 0), out.activation);
+          if (out.gate) value *= gate[j];
+          if (out.add) value += before[i * n_out + j];
+          // the activations' slopes are below 1.13; the rest are single roundings
+          ASSERT_NEAR(y[i * n_out + j], value,
+                      1.2 * tolerance(s, n_in) + 16 * kEps32 * (1 + std::abs(s.value)))
+              << "activation " << activation << " parts " << parts;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEveryTable, stacks_rows_of_several_matrices_of_any_type) {
+  const auto ops = make_ops(GetParam(), 2);
+  const int64_t n_in = 256, m = 5;
+  const StoredMatrix a(DType::kQ4_K, 19, n_in, 1), b(DType::kF16, 3, n_in, 2),
+      c(DType::kF32, 30, n_in, 3);
+  const PackedWeight packed(*ops, {a.matrix, b.matrix, c.matrix}, Stack::kRows, Precision::kF32);
+  ASSERT_EQ(packed.weight.n_out, 52);
+  std::vector<float> rows;
+  for (const auto* part : {&a, &b, &c})
+    rows.insert(rows.end(), part->values.begin(), part->values.end());
+  const auto x = random_values(m * n_in, 4);
+  std::vector<float> y(m * 52);
+  ops->linear({x.data(), m, n_in}, packed.weight, {.y = {y.data(), m, 52}});
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < 52; ++j) {
+      const Sums s = dot(&x[i * n_in], &rows[j * n_in], n_in, false);
+      ASSERT_NEAR(y[i * 52 + j], s.value, tolerance(s, n_in));
+    }
+}
+
+TEST_P(LinearOnEveryTable, multiplies_the_activated_gate_with_up) {
+  const auto one = make_ops(GetParam(), 1), three = make_ops(GetParam(), 3);
+  const int64_t n_in = 35;
+  for (int64_t width : {1, 15, 16, 17, 40, 100}) {
+    for (int64_t m : {1, 2, 5, 13, 50}) {
+      for (DType dtype : {DType::kF32, DType::kBf16}) {
+        const StoredMatrix gate(dtype, width, n_in, 1), up(dtype, width, n_in, 2);
+        const PackedWeight packed(*one, {gate.matrix, up.matrix}, Stack::kPaired, Precision::kF32);
+        ASSERT_EQ(packed.weight.n_out, width);
+        const auto x = random_values(static_cast<size_t>(m * n_in), 3);
+        std::vector<float> y(static_cast<size_t>(m * width)), z = y;
+        one->gated_linear({x.data(), m, n_in}, packed.weight, Activation::kGeluTanh,
+                          {y.data(), m, width});
+        three->gated_linear({x.data(), m, n_in}, packed.weight, Activation::kGeluTanh,
+                            {z.data(), m, width});
+        ASSERT_EQ(y, z);
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < width; ++j) {
+            const Sums g = dot(&x[i * n_in], &gate.values[j * n_in], n_in, false);
+            const Sums u = dot(&x[i * n_in], &up.values[j * n_in], n_in, false);
+            const double bound = 1.2 * (tolerance(g, n_in) + 8 * kEps32) * (1 + std::abs(u.value)) +
+                                 tolerance(u, n_in) * (1 + std::abs(g.value));
+            ASSERT_NEAR(y[i * width + j], activate(g.value, Activation::kGeluTanh) * u.value,
+                        bound);
+          }
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEveryTable, shows_nan_and_infinity_of_a_row_in_that_row_only) {
+  const auto ops = make_ops(GetParam(), 2);
+  const int64_t m = 17, n_out = 33, n_in = 20;
+  const StoredMatrix w(DType::kBf16, n_out, n_in, 1);
+  for (Precision precision : {Precision::kF32, Precision::kBf16}) {
+    const PackedWeight packed(*ops, {w.matrix}, Stack::kRows, precision);
+    for (float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      for (Activation activation : {Activation::kNone, Activation::kGeluTanh, Activation::kSilu}) {
+        auto x = random_values(m * n_in, 2);
+        x[5 * n_in + 7] = bad;
+        std::vector<float> y(m * n_out);
+        ops->linear({x.data(), m, n_in}, packed.weight,
+                    {.y = {y.data(), m, n_out}, .activation = activation});
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n_out; ++j)
+            ASSERT_EQ(std::isfinite(y[i * n_out + j]), i != 5) << i << ", " << j << " of " << bad;
+      }
+    }
+  }
+}
+
+TEST_P(LinearOnEveryTable, bf16_is_as_near_to_f32_as_two_roundings_allow) {
+  const auto ops = make_ops(GetParam(), 2);
+  const int64_t m = 6, n_out = 50, n_in = 300;
+  const StoredMatrix w(DType::kF32, n_out, n_in, 1);
+  const PackedWeight packed(*ops, {w.matrix}, Stack::kRows, Precision::kBf16);
+  const auto x = random_values(m * n_in, 2);
+  std::vector<float> y(m * n_out);
+  ops->linear({x.data(), m, n_in}, packed.weight, {.y = {y.data(), m, n_out}});
+  double largest = 0;
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n_out; ++j) {
+      const Sums s = dot(&x[i * n_in], &w.values[j * n_in], n_in, false);
+      const double error = std::abs(y[i * n_out + j] - s.value);
+      ASSERT_LE(error, 2.01 * kBf16Eps * s.magnitude);
+      largest = std::max(largest, error);
+    }
+  EXPECT_GT(largest, 1e-5) << "nothing was rounded: this is not the bf16 path";
+}
+
+TEST(Linear, f32_precision_keeps_16_bit_weights_in_16_bits) {
+  const auto ops = make_ops("", 1);
+  const StoredMatrix f16(DType::kF16, 32, 64, 1), bf16(DType::kBf16, 32, 64, 1),
+      f32(DType::kF32, 32, 64, 1);
+  EXPECT_EQ(ops->packed_bytes({{f16.matrix}}, Stack::kRows, Precision::kF32).value(), 32u * 64 * 2);
+  EXPECT_EQ(ops->packed_bytes({{bf16.matrix}}, Stack::kRows, Precision::kF32).value(),
+            32u * 64 * 2);
+  EXPECT_EQ(ops->packed_bytes({{f32.matrix}}, Stack::kRows, Precision::kF32).value(), 32u * 64 * 4);
+  EXPECT_EQ(ops->packed_bytes({{f32.matrix}}, Stack::kRows, Precision::kBf16).value(),
+            32u * 64 * 2);
+}
+
+TEST(Linear, refuses_weights_that_cannot_be_packed) {
+  const auto ops = make_ops("scalar", 1);
+  const float data[64] = {};
+  const auto refused = [&](std::vector<Matrix> parts, Stack stack, Precision precision) {
+    const auto result = ops->packed_bytes(parts, stack, precision);
+    return result ? Code::kOk : result.code();
+  };
+  const Matrix good{DType::kF32, 4, 8, data};
+  EXPECT_EQ(refused({good}, Stack::kRows, Precision::kF32), Code::kOk);
+  EXPECT_EQ(refused({}, Stack::kRows, Precision::kF32), Code::kShape);
+  EXPECT_EQ(refused({{DType::kF32, 0, 8, data}}, Stack::kRows, Precision::kF32), Code::kShape);
+  EXPECT_EQ(refused({{DType::kF32, 4, -8, data}}, Stack::kRows, Precision::kF32), Code::kShape);
+  EXPECT_EQ(refused({{DType::kQ8_0, 4, 33, data}}, Stack::kRows, Precision::kF32), Code::kShape);
+  EXPECT_EQ(refused({good, {DType::kF32, 4, 7, data}}, Stack::kRows, Precision::kF32),
+            Code::kShape);
+  EXPECT_EQ(refused({good}, Stack::kPaired, Precision::kF32), Code::kShape);
+  EXPECT_EQ(refused({good, {DType::kF32, 3, 8, data}}, Stack::kPaired, Precision::kF32),
+            Code::kShape);
+  EXPECT_EQ(refused({{DType::kI64, 4, 8, data}}, Stack::kRows, Precision::kF32),
+            Code::kUnsupported);
+  EXPECT_EQ(refused({good}, Stack::kRows, Precision::kInt8), Code::kUnsupported);
+  EXPECT_EQ(refused({{DType::kF32, INT64_MAX, 1 << 20, data}}, Stack::kRows, Precision::kF32),
+            Code::kShape);
+  EXPECT_EQ(refused({{DType::kF32, 8, INT64_MAX / 2, data}}, Stack::kRows, Precision::kF32),
+            Code::kShape);
+
+  Aligned storage(64 * 1024);
+  EXPECT_EQ(ops->pack({{good}}, Stack::kRows, Precision::kF32, storage.span().first(8)).code(),
+            Code::kNoMemory);
+  EXPECT_EQ(ops->pack({{good}}, Stack::kRows, Precision::kF32, storage.span().subspan(4)).code(),
+            Code::kInvalid);
+}
+
+TEST(Linear, refuses_scratch_that_cannot_exist) {
+  auto ops = make_cpu_ops({.n_threads = 1, .kernel_table = "scalar"});
+  OpsLimits limits;
+  limits.max_rows = INT64_MAX / 2;
+  limits.max_in = INT64_MAX / 2;
+  EXPECT_EQ(ops.value()->reserve(limits).code(), Code::kNoMemory);
+}
+
+}  // namespace
+}  // namespace outrider::test
