@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/printable.h"
 #include "gguf/parser.h"
 #include "gguf/types.h"
 
@@ -56,17 +57,16 @@ std::optional<double> number_at(GgufType type, const std::byte* p) {
 }
 
 Error missing(const std::string& path, std::string_view key) {
-  return make_error(Code::kNotFound, "%s: metadata key %s is missing",
-                    gguf::short_path(path).c_str(), gguf::printable(key).c_str());
+  return make_error(Code::kNotFound, "%s: metadata key %s is missing", short_path(path).c_str(),
+                    printable(key).c_str());
 }
 
 Error wrong_type(const std::string& path, std::string_view key, const GgufValue& value,
                  const char* wanted) {
   const bool array = value.type == GgufType::kArray;
   return make_error(Code::kNotFound, "%s: metadata key %s is %s%s, wanted %s",
-                    gguf::short_path(path).c_str(), gguf::printable(key).c_str(),
-                    array ? "array of " : "", gguf::type_name(array ? value.element : value.type),
-                    wanted);
+                    short_path(path).c_str(), printable(key).c_str(), array ? "array of " : "",
+                    gguf::type_name(array ? value.element : value.type), wanted);
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ Result<uint64_t> GgufFile::unsigned_integer(std::string_view key) const {
   if (!whole) return wrong_type(path_, key, *v, "an integer");
   if (whole->negative)
     return make_error(Code::kNotFound, "%s: metadata key %s is %lld, wanted 0 or more",
-                      gguf::short_path(path_).c_str(), gguf::printable(key).c_str(),
+                      short_path(path_).c_str(), printable(key).c_str(),
                       static_cast<long long>(whole->bits));
   return whole->bits;
 }

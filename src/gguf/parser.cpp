@@ -5,11 +5,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/printable.h"
 #include "gguf/types.h"
 
 namespace outrider {
-
-using gguf::printable;
 
 namespace {
 
@@ -84,7 +83,7 @@ Result<std::string_view> GgufCursor::string(const char* what, uint64_t max_bytes
 }
 
 GgufParser::GgufParser(std::span<const std::byte> bytes, const char* name)
-    : in_(bytes, gguf::short_path(name)) {
+    : in_(bytes, short_path(name)) {
   out_.path_ = name;
 }
 

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "base/assert.h"
+#include "base/printable.h"
 
 namespace outrider::gguf {
 namespace {
@@ -108,20 +109,6 @@ Error refuse_type(std::string_view file, std::string_view tensor, uint32_t id) {
       Code::kUnsupported, "%s: tensor %s has %s element type %s (%u); %ssupported: %s",
       path.c_str(), name.c_str(), retired ? "the retired" : "the undecodable",
       kElementTypes[id].name, id, retired ? "re-convert with a current tool; " : "", kSupported);
-}
-
-std::string printable(std::string_view text, size_t max_bytes) {
-  std::string out(text.substr(0, max_bytes));
-  for (char& c : out)
-    if (c < 0x20 || c > 0x7E) c = '?';
-  if (text.size() > max_bytes) out += "...";
-  return out;
-}
-
-std::string short_path(std::string_view path) {
-  constexpr size_t kMax = 160;
-  if (path.size() <= kMax) return std::string(path);
-  return "..." + std::string(path.substr(path.size() - kMax));
 }
 
 }  // namespace outrider::gguf

@@ -32,9 +32,4 @@ uint32_t id_of(DType type);
 // Sentence for a refused id: what it is, and what to do.
 Error refuse_type(std::string_view file, std::string_view tensor, uint32_t id);
 
-// Text of a file put into a message: one line, printable, at most max_bytes.
-std::string printable(std::string_view text, size_t max_bytes = 80);
-// A path for a message: its end is what tells files apart.
-std::string short_path(std::string_view path);
-
 }  // namespace outrider::gguf

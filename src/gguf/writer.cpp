@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/printable.h"
 #include "gguf/types.h"
 
 namespace outrider {
@@ -37,7 +38,7 @@ void put_string(std::vector<std::byte>& out, std::string_view text) {
 Error io_error(const char* what, const std::string& path, int cause) {
   const bool full = cause == ENOSPC || cause == EDQUOT || cause == EFBIG;
   return make_error(full ? Code::kNoMemory : Code::kNotFound, "%s: cannot %s: %s (errno %d)%s",
-                    gguf::short_path(path).c_str(), what, std::strerror(cause), cause,
+                    short_path(path).c_str(), what, std::strerror(cause), cause,
                     full ? "; free space or write elsewhere" : "");
 }
 
