@@ -12,18 +12,23 @@
 namespace outrider {
 
 enum class StateBins : uint8_t {
-  kReference,  // number of float64 edges -1 + k/128 not above x, minus 1
-  kJetsonPi,   // float32 floor((x + 1) * 128), clamped
+  kReference,  // number of float64 edges -1 + k/128 (k = 0 .. 255) not above x, minus 1; NaN: 255
+  kJetsonPi,   // float32 floor((x + 1) * 128), clamped: off by one next to an edge; NaN: 0
 };
 
 // Bin of one normalised value: -1 .. 255.
 int state_bin(float x, StateBins rule) noexcept;
 
-// Trim, '_' and newline to blank: the cleaning of the served policy (not of the plain face).
+// Trim (Unicode white space at both ends), then '_' and newline to blank: the cleaning of the served
+// policy, not of the plain face. Blanks that the replacement makes at an end stay.
 std::string clean_instruction(std::string_view text);
 
+inline constexpr size_t kPi05TextStates = 8;
+
 // [hot] Writes "Task: {instruction}, State: {b0 b1 ...};\nAction: " without heap. Returns the bytes
-// the text has; a result above out.size() means it did not fit.
+// the text has; a result above out.size() means it did not fit and the text was cut. Nothing in the
+// instruction is changed. The plain face has at most kPi05TextStates numbers and stands zeros (bin
+// 128) for a missing state: both are the caller's part.
 size_t write_pi05_text(std::string_view instruction, std::span<const float> state, StateBins rule,
                        std::span<char> out) noexcept;
 
@@ -31,7 +36,8 @@ inline constexpr int32_t kPiBos = 2;
 inline constexpr int32_t kPiNewline = 108;  // "\n" of the Gemma vocabulary
 
 // [hot] Ids of the raw policy face. PI0: BOS + ids(prompt) + newline. PI0.5: BOS + ids(text), BOS not
-// doubled when the text itself begins with it. Ids as SpmTokenizer::encode returns them.
+// doubled when the text itself begins with it (PI0 does double it). Ids, count and errors as
+// SpmTokenizer::encode has them; control pieces written out in the text are parsed.
 SpmTokenizer::Encoded encode_pi0(const SpmTokenizer& tokenizer, std::string_view prompt,
                                  SpmTokenizer::Scratch& scratch, std::span<int32_t> ids) noexcept;
 SpmTokenizer::Encoded encode_pi05(const SpmTokenizer& tokenizer, std::string_view text,

@@ -1,4 +1,11 @@
 // SentencePiece-style tokenizer (BPE by score, user-defined pieces, byte fallback).
+//
+// A text is first cut at the special pieces written out in it (user-defined ones always, control and
+// unknown ones with parse_special; longest text first, equal lengths by id, leftmost occurrence
+// first). What is left between them gets a blank in front (add_space_prefix), blanks become U+2581,
+// and characters are joined pair by pair into the piece with the highest score (ties: leftmost).
+// A character that is no piece becomes its byte pieces, or the unknown id in a vocabulary without
+// byte pieces. NUL is a character like any other.
 // Source: gguf-models.md C.1 rules; vectors in tests/text.
 #pragma once
 #include <cstdint>
@@ -23,20 +30,24 @@ struct Piece {
 };
 
 struct SpmVocab {
-  std::vector<Piece> pieces;          // index is the id
-  int32_t bos = 1, eos = 2, unk = 0, pad = -1;
+  std::vector<Piece> pieces;          // index is the id; an empty text matches nothing
+  int32_t bos = 1, eos = 2, unk = 0, pad = -1;  // -1: none
   bool add_bos = true, add_eos = false, add_space_prefix = true;
 };
 
 struct EncodeOptions {
   bool add_special = false;    // BOS / EOS as the vocabulary says
-  bool parse_special = true;   // control pieces written out in the text become their ids
+  // True: control pieces written out in the text become their ids. False: no text whatsoever gives
+  // a control or unknown id (user-defined pieces still match); the way for foreign text.
+  bool parse_special = true;
 };
 
 class SpmTokenizer {
  public:
-  // [setup] Errors: kNotFound for a vocabulary that contradicts itself (repeated text, missing byte
-  // pieces, ids out of range, no pieces), kUnsupported for another tokenizer model; field named.
+  // [setup] Errors, each naming the field: kNotFound for a vocabulary that contradicts itself
+  // (repeated text: both ids named; arrays of different lengths; unknown type; score not finite; id
+  // out of range; text not UTF-8; some but not all byte pieces; no pieces; no unknown id where there
+  // are no byte pieces), kUnsupported for another tokenizer model and for pieces of absurd size.
   static Result<SpmTokenizer> from_gguf(const GgufFile& file);
   static Result<SpmTokenizer> from_vocab(SpmVocab vocab);
 
@@ -44,7 +55,8 @@ class SpmTokenizer {
   SpmTokenizer& operator=(SpmTokenizer&&) noexcept;
   ~SpmTokenizer();
 
-  // Scratch of one encoder thread for texts of up to max_text_bytes. [setup] allocates.
+  // Scratch of one encoder thread for texts of up to max_text_bytes: some 75 bytes each, at most
+  // 256 MiB of text. [setup] allocates.
   class Scratch {
    public:
     explicit Scratch(size_t max_text_bytes);
@@ -58,7 +70,7 @@ class SpmTokenizer {
   };
 
   // [hot] No heap. Returns the number of ids the text has; the first min(n, ids.size()) are stored,
-  // so a result above ids.size() means "does not fit, needs this many".
+  // so a result above ids.size() means "does not fit, needs this many". O(n log n) in the text.
   // Errors: kShape when the text is longer than the scratch, kInvalid when it is not UTF-8.
   struct Encoded { Code code = Code::kOk; size_t n_ids = 0; };
   Encoded encode(std::string_view text, EncodeOptions options, Scratch& scratch,
