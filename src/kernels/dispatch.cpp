@@ -23,7 +23,7 @@ struct Choices {
   }
 };
 
-#if defined(__x86_64__) && defined(OUTRIDER_VECTOR_TABLES)
+#if defined(__x86_64__)
 // The avx512 table, with the dot tiles when the processor has the instruction.
 const KernelTable& avx512_table() {
   static const KernelTable table = [] {
@@ -39,7 +39,7 @@ const KernelTable& avx512_table() {
 const Choices& choices() {
   static const Choices all = [] {
     Choices c;
-#if defined(__x86_64__) && defined(OUTRIDER_VECTOR_TABLES)
+#if defined(__x86_64__)
     __builtin_cpu_init();
     // The compiler's test includes the operating system's promise to save the registers.
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -53,7 +53,7 @@ const Choices& choices() {
     c.feature(avx512, "avx512f avx512bw avx512dq avx512vl");
     c.feature(__builtin_cpu_supports("avx512bf16"), "avx512_bf16");
     c.feature(__builtin_cpu_supports("avx512vnni"), "avx512_vnni");
-#elif defined(__aarch64__) && defined(OUTRIDER_VECTOR_TABLES)
+#elif defined(__aarch64__)
     c.add(kNeonTable);  // every 64-bit ARM processor has it
     c.feature(true, "neon");
 #endif

@@ -1,0 +1,73 @@
+// Tiles of the bf16 dot instruction: both operands bfloat16, two products a lane added to an f32
+// sum. Numbers below the normal range count as zero in them: the instruction's own rule.
+#include <immintrin.h>
+
+#include "kernels/kernel_table.h"
+
+namespace outrider {
+namespace {
+
+#if defined(__clang__)
+#define OUTRIDER_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define OUTRIDER_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+constexpr int kMaxAccumulators = 28;
+
+// See TileFn.
+template <int kRows, int kPanels>
+void tile_of(const void* a, const void* w, int64_t panel_bytes, int64_t n_k, float* tile,
+             int64_t tile_stride, int accumulate) {
+  __m512 sum[kRows][kPanels];
+  OUTRIDER_UNROLL for (int r = 0; r < kRows; ++r) {
+    OUTRIDER_UNROLL for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_setzero_ps();
+  }
+  if (accumulate) {
+    OUTRIDER_UNROLL for (int r = 0; r < kRows; ++r) {
+      OUTRIDER_UNROLL for (int p = 0; p < kPanels; ++p) sum[r][p] =
+          _mm512_load_ps(tile + r * tile_stride + p * kPanelLanes);
+    }
+  }
+  const auto* x = static_cast<const int32_t*>(a);
+  const char* panel = static_cast<const char*>(w);
+  for (int64_t pair = 0; pair < n_k / 2; ++pair) {
+    __m512i weights[kPanels];
+    OUTRIDER_UNROLL for (int p = 0; p < kPanels; ++p) weights[p] =
+        _mm512_load_si512(panel + p * panel_bytes);
+    OUTRIDER_UNROLL for (int r = 0; r < kRows; ++r) {
+      const __m512i value = _mm512_set1_epi32(x[r]);
+      OUTRIDER_UNROLL for (int p = 0; p < kPanels; ++p) sum[r][p] =
+          _mm512_dpbf16_ps(sum[r][p], (__m512bh)value, (__m512bh)weights[p]);
+    }
+    x += kRows;
+    panel += kPanelLanes * 4;
+  }
+  OUTRIDER_UNROLL for (int r = 0; r < kRows; ++r) {
+    OUTRIDER_UNROLL for (int p = 0; p < kPanels; ++p)
+        _mm512_store_ps(tile + r * tile_stride + p * kPanelLanes, sum[r][p]);
+  }
+}
+
+template <int kRows, int kPanels>
+constexpr TileFn fit() {
+  if constexpr (kRows * kPanels <= kMaxAccumulators) {
+    return tile_of<kRows, kPanels>;
+  } else {
+    return nullptr;
+  }
+}
+
+#define OUTRIDER_TILE_ROW(p)                                                                   \
+  {                                                                                            \
+    fit<1, p>(), fit<2, p>(), fit<3, p>(), fit<4, p>(), fit<5, p>(), fit<6, p>(), fit<7, p>(), \
+        fit<8, p>(), fit<9, p>(), fit<10, p>(), fit<11, p>(), fit<12, p>(), fit<13, p>(),      \
+        fit<14, p>(),                                                                          \
+  }
+
+}  // namespace
+
+const TileFn kAvx512Bf16Tiles[4][kTileMaxRows] = {OUTRIDER_TILE_ROW(1), OUTRIDER_TILE_ROW(2),
+                                                  OUTRIDER_TILE_ROW(4), OUTRIDER_TILE_ROW(8)};
+
+}  // namespace outrider
