@@ -43,16 +43,23 @@ OUTRIDER_API uint64_t outrider_n_ports(const outrider_session* session);
 OUTRIDER_API const frt_runtime_port_desc* outrider_port(const outrider_session* session, uint64_t port);
 OUTRIDER_API int outrider_find_port(const outrider_session* session, const char* name);
 
-/* [hot] Verbs. A verb the runtime leaves NULL answers -3. */
+/* [hot] Verbs. The callee copies what set_input is given. Codes are the runtime's own; this host itself
+ * answers -1 for an unknown port, a port of the other direction, data NULL with bytes above 0, written
+ * NULL; -3 for a verb the runtime leaves NULL and for a SWAP port (a window on a device: data moves
+ * through STAGED ports only); -8 when the runtime throws, or returns a code above 0. Outputs are
+ * delivered as the runtime gives them: whether its numbers are finite is the runtime's promise, not
+ * checked here. *written is 0 unless the runtime set it (with -5: the bytes needed). */
 OUTRIDER_API int outrider_set_input(outrider_session* session, uint32_t port, const void* data, uint64_t bytes);
 OUTRIDER_API int outrider_get_output(outrider_session* session, uint32_t port, void* out, uint64_t capacity,
                                      uint64_t* written);
 
-/* Stages in declared order; a step-only runtime shows one stage called "step". */
+/* Stages in declared order. A step-only runtime, and one whose plan has graphs that this host cannot
+ * launch but that has a step verb, shows one stage called "step". */
 OUTRIDER_API uint64_t outrider_n_stages(const outrider_session* session);
 OUTRIDER_API const char* outrider_stage_name(const outrider_session* session, uint64_t stage);
 OUTRIDER_API int outrider_find_stage(const outrider_session* session, const char* name);
-/* [hot] Runs one stage. -1 when a stage it waits for has not run since the last tick began. */
+/* [hot] Runs one stage. -1 when a stage it waits for has not run since the last tick began. Running a
+ * stage again is allowed and makes those that depend on it wait for their turn again. */
 OUTRIDER_API int outrider_run_stage(outrider_session* session, uint64_t stage);
 /* [hot] One tick: every stage in declared order; stops at the first failure. */
 OUTRIDER_API int outrider_tick(outrider_session* session);
@@ -67,6 +74,9 @@ OUTRIDER_API const void* outrider_extension(const outrider_session* session, uin
 /* Where a provider of ours leaves the reason of a failed open on this thread. Providers find it with
  * dlsym(RTLD_DEFAULT, "outrider_open_reason_sink"); it copies the text. */
 OUTRIDER_API void outrider_open_reason_sink(const char* text);
+/* What was left there last on this thread; "" when nothing was, or an open has begun since. A host that
+ * hides inside a provider (one that opens other providers) reads it through dlsym likewise. */
+OUTRIDER_API const char* outrider_open_reason(void);
 
 #ifdef __cplusplus
 }
