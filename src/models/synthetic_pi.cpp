@@ -1,0 +1,341 @@
+#include "models/synthetic_pi.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gguf/writer.h"
+#include "models/synthetic_vocab.h"
+
+namespace outrider {
+namespace {
+
+// Rows drawn for one matrix: about this many values, an odd count so that repeats do not fall on
+// the borders of heads or layers.
+constexpr int64_t kTileValues = int64_t{1} << 20;
+
+uint64_t mix(uint64_t z) {  // finaliser of SplitMix64
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+uint64_t stream_of(std::string_view name, uint64_t seed) {
+  uint64_t h = mix(seed + 0x5851F42D4C957F2Du);
+  for (const char c : name) h = mix(h + uint8_t(c) + 1);
+  return h;
+}
+
+// How a tensor's values are spread: near normal around `offset`, never beyond 3.5 deviations.
+struct Spread {
+  float deviation = 0, offset = 0;
+};
+
+// Sum of four 16-bit uniforms, centred. Integer up to one product and one sum, so that every
+// compiler gives the same bytes; each row has its own start, so rows can be asked for in any order.
+void draw_row(uint64_t stream, int64_t row, Spread spread, std::span<float> values) {
+  constexpr float kSumDeviation = 37837.227f;  // 65536 / sqrt(3)
+  const float scale = spread.deviation / kSumDeviation;
+  uint64_t state = mix(stream ^ mix(uint64_t(row) + 1));
+  for (float& value : values) {
+    state += 0x9E3779B97F4A7C15u;
+    const uint64_t z = mix(state);
+    const int32_t sum =
+        int32_t((z & 0xFFFF) + ((z >> 16) & 0xFFFF) + ((z >> 32) & 0xFFFF) + (z >> 48));
+    value = float(sum - 2 * 65535) * scale + spread.offset;
+  }
+}
+
+// One file being put together: names and spreads in, GGUF out.
+class PiFile {
+ public:
+  PiFile(const SyntheticPi& what, uint64_t salt)
+      : seed_(what.seed * 2 + salt), dtype_(what.dtype) {}
+
+  GgufWriter& keys() { return writer_; }
+  Result<void> write(const char* path) const { return writer_.write(path); }
+
+  void tensor(const std::string& name, DType type, std::initializer_list<int64_t> ne,
+              Spread spread) {
+    const int64_t n_in = *ne.begin();
+    const uint64_t stream = stream_of(name, seed_);
+    const auto rows = [stream, spread](int64_t row, std::span<float> values) {
+      draw_row(stream, row, spread, values);
+    };
+    writer_.add_tensor(name, type, std::span(ne.begin(), ne.size()), rows,
+                       std::max<int64_t>(kTileValues / n_in, 1) | 1);
+  }
+  void vector(const std::string& name, int64_t n, Spread spread) {
+    tensor(name, DType::kF32, {n}, spread);
+  }
+  // Outputs are `gain` times as large as inputs of unit size.
+  void matrix(const std::string& name, DType type, int64_t n_in, int64_t n_out, float gain) {
+    tensor(name, type, {n_in, n_out}, {gain / std::sqrt(float(n_in))});
+  }
+  // y = W x + b with a small bias.
+  void linear(const std::string& name, DType type, int64_t n_in, int64_t n_out, float gain) {
+    matrix(name + ".weight", type, n_in, n_out, gain);
+    vector(name + ".bias", n_out, {0.1f});
+  }
+  // The wanted type, or F16 where its blocks do not divide a row.
+  DType fitting(int64_t n_in) const {
+    return n_in % dtype_info(dtype_).block_values == 0 ? dtype_ : DType::kF16;
+  }
+  DType plain() const { return dtype_ == DType::kF32 ? DType::kF32 : DType::kF16; }
+
+ private:
+  GgufWriter writer_;
+  uint64_t seed_;
+  DType dtype_;
+};
+
+uint32_t file_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return 0;
+    case DType::kF16:
+      return 1;
+    case DType::kQ4_0:
+      return 2;
+    case DType::kQ8_0:
+      return 7;
+    case DType::kQ4_K:
+      return 15;
+    case DType::kQ6_K:
+      return 18;
+    default:
+      return 32;  // BF16
+  }
+}
+
+void add_vocabulary(PiFile& file, int64_t n_pieces) {
+  const SpmVocab vocab = synthetic_vocab(n_pieces);
+  std::vector<std::string> tokens;
+  std::vector<float> scores;
+  std::vector<int32_t> types;
+  for (const Piece& piece : vocab.pieces) {
+    tokens.push_back(piece.text);
+    scores.push_back(piece.score);
+    types.push_back(int32_t(piece.type));
+  }
+  GgufWriter& keys = file.keys();
+  keys.add_string("tokenizer.ggml.model", "llama");
+  keys.add_string("tokenizer.ggml.pre", "default");
+  keys.add_strings("tokenizer.ggml.tokens", tokens);
+  keys.add_f32s("tokenizer.ggml.scores", scores);
+  keys.add_i32s("tokenizer.ggml.token_type", types);
+  const std::pair<const char*, int32_t> ids[] = {
+      {"bos", vocab.bos},     {"eos", vocab.eos}, {"unknown", vocab.unk},
+      {"padding", vocab.pad}, {"prefix", 67},     {"suffix", 69},
+      {"middle", 68},         {"fsep", 70},       {"eot", 107}};
+  for (const auto& [name, id] : ids)
+    keys.add_u32(std::string("tokenizer.ggml.") + name + "_token_id", uint32_t(id));
+  keys.add_bool("tokenizer.ggml.add_bos_token", vocab.add_bos);
+  keys.add_bool("tokenizer.ggml.add_eos_token", vocab.add_eos);
+  keys.add_bool("tokenizer.ggml.add_space_prefix", vocab.add_space_prefix);
+}
+
+void add_policy_keys(PiFile& file, const SyntheticPi& what, const PiConfig& c) {
+  GgufWriter& keys = file.keys();
+  const bool pi05 = what.family == PiFamily::kPi05;
+  keys.add_string("general.architecture", "pi0");
+  keys.add_string("general.name", std::string(pi05 ? "synthetic-pi05" : "synthetic-pi0") +
+                                      (what.full ? "-full" : "-tiny"));
+  keys.add_u32("general.file_type", file_type(what.dtype));
+  if (dtype_info(what.dtype).block_values > 1) keys.add_u32("general.quantization_version", 2);
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"context_length", what.full ? 131072 : 1024},
+      {"embedding_length", c.backbone.width},
+      {"block_count", c.backbone.n_layers + c.expert.n_layers},
+      {"feed_forward_length", c.backbone.mlp},
+      {"attention.head_count", c.backbone.n_heads},
+      {"attention.head_count_kv", c.backbone.n_kv_heads},
+      {"attention.key_length", c.backbone.head_dim},
+      {"attention.value_length", c.backbone.head_dim},
+      {"embedding_length_ae", c.expert.width},
+      {"intermediate_size_ae", c.expert.mlp},
+      {"num_inference_steps", c.n_denoise_steps},
+      {"n_action_steps", c.action_steps},
+      {"max_action_dim", c.action_dim}};
+  for (const auto& [name, value] : sizes) keys.add_u32(std::string("pi0.") + name, uint32_t(value));
+  keys.add_f32("pi0.attention.layer_norm_rms_epsilon",
+               1e-5f);  // so in real files; readers use 1e-6
+  keys.add_f32("pi0.attention.layer_norm_epsilon", 1e-6f);
+  keys.add_bool("pi0.pi05", true);  // real files of both families say so: tensor names decide
+  add_vocabulary(file, c.vocab);
+}
+
+// Action, state and time layers around the expert.
+void add_policy_ends(PiFile& file, const PiConfig& c) {
+  const int64_t a = c.expert.width, d = c.action_dim;
+  file.matrix("token_embd.weight", file.fitting(c.backbone.width), c.backbone.width, c.vocab, 1);
+  file.linear("action_in_proj", DType::kF32, d, a, 1);
+  file.linear("action_out_proj", DType::kF32, a, d, 0.7f);
+  if (c.family == PiFamily::kPi05) {
+    // SiLU roughly halves its input; the gains make up for it.
+    file.linear("time_mlp_in", DType::kF32, a, a, 1.5f);
+    file.linear("time_mlp_out", DType::kF32, a, a, 1.5f);
+    file.matrix("output_norm_dense.weight", DType::kF32, a, 3 * a, 0.3f);
+    file.vector("output_norm_dense.bias", 3 * a, {0.1f});
+  } else {
+    file.linear("state_proj", file.fitting(d), d, a, 1);
+    file.linear("action_time_mlp_in", DType::kF32, 2 * a, a, 1.5f);
+    file.linear("action_time_mlp_out", DType::kF32, a, a, 1.5f);
+    file.vector("output_norm.weight", a, {0.1f});
+  }
+}
+
+// One Gemma layer. Residual branches write at half size, so that depth does not blow the stream up.
+void add_gemma_layer(PiFile& file, const std::string& blk, const GemmaConfig& g, bool adaptive) {
+  for (const char* norm : {"attn_norm", "ffn_norm"}) {
+    if (adaptive) {
+      file.matrix(blk + norm + "_dense.weight", DType::kF32, g.width, 3 * g.width, 0.3f);
+      // Gates around 0.4, both signs possible; scale and shift share the offset.
+      file.vector(blk + norm + "_dense.bias", 3 * g.width, {0.2f, 0.4f});
+    } else {
+      file.vector(blk + norm + ".weight", g.width, {0.1f});  // an offset from 1
+    }
+  }
+  const auto matrix = [&](const char* name, int64_t n_in, int64_t n_out, float gain) {
+    file.matrix(blk + name + ".weight", file.fitting(n_in), n_in, n_out, gain);
+  };
+  matrix("attn_q", g.width, g.q_width(), 1);
+  matrix("attn_k", g.width, g.kv_width(), 1);
+  matrix("attn_v", g.width, g.kv_width(), 1);
+  matrix("attn_output", g.q_width(), g.width, 0.7f);
+  matrix("ffn_gate", g.width, g.mlp, 1);
+  matrix("ffn_up", g.width, g.mlp, 1);
+  matrix("ffn_down", g.mlp, g.width, 0.7f);
+}
+
+void add_vision_keys(PiFile& file, const SyntheticPi& what, const PiConfig& c) {
+  GgufWriter& keys = file.keys();
+  const VisionConfig& v = c.vision;
+  keys.add_string("general.architecture", "clip");
+  keys.add_string("general.name", what.family == PiFamily::kPi05 ? "Pi05_VIT" : "vit");
+  keys.add_u32("general.file_type", file_type(what.dtype));
+  if (dtype_info(what.dtype).block_values > 1) keys.add_u32("general.quantization_version", 2);
+  keys.add_bool("clip.has_text_encoder", false);
+  keys.add_bool("clip.has_vision_encoder", true);
+  keys.add_bool("clip.has_llava_projector", true);
+  keys.add_string("clip.projector_type", "pi0");
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"image_size", v.image_size},        {"patch_size", v.patch_size},
+      {"embedding_length", v.width},       {"feed_forward_length", v.mlp},
+      {"block_count", v.n_layers},         {"attention.head_count", v.n_heads},
+      {"projection_dim", c.backbone.width}};
+  for (const auto& [name, value] : sizes)
+    keys.add_u32(std::string("clip.vision.") + name, uint32_t(value));
+  keys.add_f32("clip.vision.attention.layer_norm_epsilon", 1e-6f);
+  // Must be present in such files and is not used by this projector.
+  const float mean[] = {0.48145466f, 0.4578275f, 0.40821073f};
+  const float deviation[] = {0.26862954f, 0.26130258f, 0.27577711f};
+  keys.add_f32s("clip.vision.image_mean", mean);
+  keys.add_f32s("clip.vision.image_std", deviation);
+  keys.add_bool("clip.use_gelu", v.use_gelu);
+}
+
+void add_layer_norm(PiFile& file, const std::string& name, int64_t n) {
+  file.vector(name + ".weight", n, {0.1f, 1.0f});
+  file.vector(name + ".bias", n, {0.1f});
+}
+
+void add_vision_layer(PiFile& file, const std::string& blk, const VisionConfig& v) {
+  add_layer_norm(file, blk + "ln1", v.width);
+  add_layer_norm(file, blk + "ln2", v.width);
+  const DType type = file.fitting(v.width);
+  for (const char* name : {"attn_q", "attn_k", "attn_v"})
+    file.linear(blk + name, type, v.width, v.width, 1);
+  file.linear(blk + "attn_out", type, v.width, v.width, 0.7f);
+  // The two names are exchanged in such files: ffn_down is the first matrix.
+  file.linear(blk + "ffn_down", type, v.width, v.mlp, 1);
+  file.linear(blk + "ffn_up", file.fitting(v.mlp), v.mlp, v.width, 0.7f);
+}
+
+Result<void> write_policy(const SyntheticPi& what, const PiConfig& c, const char* path) {
+  PiFile file(what, 0);
+  add_policy_keys(file, what, c);
+  add_policy_ends(file, c);
+  const int64_t n = c.backbone.n_layers;
+  for (int64_t i = 0; i < n; ++i)
+    add_gemma_layer(file, "blk." + std::to_string(i) + ".", c.backbone, false);
+  for (int64_t i = n; i < n + c.expert.n_layers; ++i)
+    add_gemma_layer(file, "blk." + std::to_string(i) + ".", c.expert, c.family == PiFamily::kPi05);
+  return file.write(path);
+}
+
+Result<void> write_vision(const SyntheticPi& what, const PiConfig& c, const char* path) {
+  PiFile file(what, 1);
+  const VisionConfig& v = c.vision;
+  const int64_t p = v.patch_size;
+  add_vision_keys(file, what, c);
+  // Pixels lie in -1..1 and neighbours agree; 1.5 brings a patch to about unit size.
+  file.tensor("v.patch_embd.weight", DType::kF16, {p, p, 3, v.width},
+              {1.5f / std::sqrt(float(3 * p * p))});
+  file.vector("v.patch_embd.bias", v.width, {0.1f});
+  file.tensor("v.position_embd.weight", file.plain(), {v.width, v.n_tokens()}, {0.5f});
+  for (int64_t i = 0; i < v.n_layers; ++i)
+    add_vision_layer(file, "v.blk." + std::to_string(i) + ".", v);
+  add_layer_norm(file, "v.post_ln", v.width);
+  file.linear("mm.linear", file.fitting(v.width), v.width, c.backbone.width, 1);
+  // Real files carry a pooling head that nobody reads.
+  file.tensor("v.head.probe", DType::kF32, {v.width, 1}, {1});
+  return file.write(path);
+}
+
+PiConfig base_sizes() {
+  PiConfig c;
+  c.vision = {224, 14, 1152, 4304, 27, 16, true};
+  c.backbone = {2048, 16384, 18, 8, 1, 256};
+  c.expert = {1024, 4096, 18, 8, 1, 256};
+  c.vocab = 257152;
+  c.action_dim = 32, c.action_steps = 50;
+  return c;
+}
+
+// Small and awkward: vision heads of 40 or 36 values, three query heads on one key head, rows that
+// blocks of 32 divide in some matrices and not in others, and one (expert, ffn_down) with 256.
+PiConfig tiny_sizes(PiFamily family) {
+  const bool pi05 = family == PiFamily::kPi05;
+  PiConfig c;
+  c.vision =
+      pi05 ? VisionConfig{56, 14, 120, 96, 2, 3, true} : VisionConfig{56, 14, 72, 160, 2, 2, true};
+  c.backbone = {64, 128, 2, 3, 1, 32};
+  c.expert = {32, 256, 2, 3, 1, 32};
+  c.vocab = 1024;
+  c.action_dim = pi05 ? 8 : 7, c.action_steps = 10;
+  return c;
+}
+
+}  // namespace
+
+PiConfig synthetic_pi_config(const SyntheticPi& what) {
+  PiConfig c = what.full ? base_sizes() : tiny_sizes(what.family);
+  c.family = what.family;
+  c.vision.use_gelu = what.family == PiFamily::kPi0;
+  c.n_denoise_steps = 10;
+  return c;
+}
+
+Result<void> write_synthetic_pi(const SyntheticPi& what, const char* policy_path,
+                                const char* vision_path) {
+  if (!dtype_info(what.dtype).can_be_weight)
+    return make_error(Code::kUnsupported, "synthetic policy: element type %s cannot be a weight",
+                      dtype_info(what.dtype).name.data());
+  if (std::strcmp(policy_path, vision_path) == 0)
+    return make_error(Code::kInvalid, "synthetic policy: policy and vision file are both %s",
+                      policy_path);
+  const PiConfig config = synthetic_pi_config(what);
+  OUTRIDER_TRY(write_vision(what, config, vision_path));
+  auto policy = write_policy(what, config, policy_path);
+  if (!policy) ::unlink(vision_path);
+  return policy;
+}
+
+}  // namespace outrider
