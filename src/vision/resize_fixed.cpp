@@ -15,7 +15,8 @@ namespace {
 
 constexpr int kFractionBits = 22;
 constexpr int32_t kHalf = 1 << (kFractionBits - 1);
-constexpr int kBlock = 8;  // bytes of a row that the vertical pass takes at a time
+constexpr int kBlock = 8;       // bytes of a row that the vertical pass takes at a time
+constexpr int kSlackBytes = 4;  // a pixel of weight 0 and one byte more
 
 // The largest sum: 255 * (2^22 + half a unit for each of at most 65535 taps) + 2^21.
 static_assert(255 * ((int64_t{1} << kFractionBits) + 32768) + kHalf < INT32_MAX);
@@ -49,86 +50,84 @@ Taps<int32_t> make_taps(int n_in, int n_out) {
   return taps;
 }
 
-// The sum over a run of pixels of weight * (r, g, b), for processors without the form below.
-struct GenericSum {
-  int32_t r = kHalf, g = kHalf, b = kHalf;
-
-  void add(const uint8_t* pixel, const int32_t* k, int n) {
-    for (int t = 0; t < n; ++t, pixel += 3) {
-      r += k[t] * pixel[0];
-      g += k[t] * pixel[1];
-      b += k[t] * pixel[2];
-    }
-  }
-  void store(uint8_t* out) const { out[0] = to_u8(r), out[1] = to_u8(g), out[2] = to_u8(b); }
-};
-
+// How narrow_row wants its weights: an even number for every output, the odd one followed by a 0.
+// It may read that many pixels and one byte more, which is why rows come with slack.
 #if defined(__SSE2__)
+
 // SSE2 multiplies 16-bit numbers only: a weight of 23 bits goes in as two of at most 12, two pixels
-// at a time, and the two sums meet at the end. Exact, and 3 times as fast as the generic form.
-struct Sse2Sum {
-  static constexpr int kLowBits = 11;
-  __m128i high = _mm_setzero_si128(), low = _mm_setzero_si128();
+// at a time, and the two sums meet at the end. Exact. A pair of weights is stored as its two high
+// parts, then its two low parts. 1640 to 224 pixels, 1232 rows: 2.5 ms against 4.6 ms for the loop
+// below; splitting the weights here instead of beforehand lost all of that again.
+constexpr int kLowBits = 11;
 
-  static __m128i load4(const uint8_t* p) {  // a pixel and one byte more
-    int32_t word;
-    std::memcpy(&word, p, sizeof word);
-    return _mm_cvtsi32_si128(word);
-  }
-  static __m128i load3(const uint8_t* p) {
-    return _mm_cvtsi32_si128(p[0] | p[1] << 8 | p[2] << 16);
-  }
+void arrange_pair(int32_t* pair) {
+  constexpr int32_t kMask = (1 << kLowBits) - 1;
+  const int32_t k0 = pair[0], k1 = pair[1];
+  pair[0] = k0 >> kLowBits | k1 >> kLowBits << 16;
+  pair[1] = (k0 & kMask) | (k1 & kMask) << 16;
+}
 
-  void add_pair(__m128i p0, __m128i p1, int32_t k0, int32_t k1) {
-    constexpr int32_t kMask = (1 << kLowBits) - 1;
-    const __m128i pixels =
-        _mm_unpacklo_epi8(_mm_unpacklo_epi8(p0, p1), _mm_setzero_si128());  // r0 r1 g0 g1 b0 b1
-    high = _mm_add_epi32(
-        high, _mm_madd_epi16(pixels, _mm_set1_epi32(k0 >> kLowBits | k1 >> kLowBits << 16)));
-    low = _mm_add_epi32(low,
-                        _mm_madd_epi16(pixels, _mm_set1_epi32((k0 & kMask) | (k1 & kMask) << 16)));
-  }
+__m128i load_pixel(const uint8_t* p) {
+  int32_t word;
+  std::memcpy(&word, p, sizeof word);
+  return _mm_cvtsi32_si128(word);
+}
 
-  // The last pixel is read by single bytes: nothing past the run is touched.
-  void add(const uint8_t* pixel, const int32_t* k, int n) {
-    int t = 0;
-    for (; t + 2 < n; t += 2) {
-      add_pair(load4(pixel + t * 3), load4(pixel + t * 3 + 3), k[t], k[t + 1]);
-    }
-    if (t + 1 < n) {
-      add_pair(load4(pixel + t * 3), load3(pixel + t * 3 + 3), k[t], k[t + 1]);
-    } else {
-      add_pair(load3(pixel + t * 3), _mm_setzero_si128(), k[t], 0);
-    }
+void blend_pixels(const uint8_t* in, const int32_t* pairs, int n_taps, uint8_t* out) {
+  const __m128i zero = _mm_setzero_si128();
+  __m128i high = zero, low = zero;
+  for (int t = 0; t < n_taps; t += 2, in += 6) {
+    const __m128i bytes = _mm_unpacklo_epi8(load_pixel(in), load_pixel(in + 3));
+    const __m128i pixels = _mm_unpacklo_epi8(bytes, zero);  // r0 r1 g0 g1 b0 b1 . .
+    const __m128i k = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pairs + t));
+    high = _mm_add_epi32(high, _mm_madd_epi16(pixels, _mm_shuffle_epi32(k, 0x00)));
+    low = _mm_add_epi32(low, _mm_madd_epi16(pixels, _mm_shuffle_epi32(k, 0x55)));
   }
-  void store(uint8_t* out) const {
-    const __m128i sum =
-        _mm_add_epi32(_mm_add_epi32(_mm_slli_epi32(high, kLowBits), low), _mm_set1_epi32(kHalf));
-    const __m128i levels = _mm_srli_epi32(sum, kFractionBits);  // at most 511: packing saturates
-    const int32_t word =
-        _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(levels, levels), _mm_setzero_si128()));
-    std::memcpy(out, &word, 3);
-  }
-};
-using PixelSum = Sse2Sum;
+  const __m128i sum =
+      _mm_add_epi32(_mm_add_epi32(_mm_slli_epi32(high, kLowBits), low), _mm_set1_epi32(kHalf));
+  const __m128i levels = _mm_srli_epi32(sum, kFractionBits);  // at most 511: packing saturates
+  const int32_t word = _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(levels, levels), zero));
+  std::memcpy(out, &word, 3);
+}
+
 #else
-using PixelSum = GenericSum;
+
+void arrange_pair(int32_t*) {}
+
+void blend_pixels(const uint8_t* in, const int32_t* k, int n_taps, uint8_t* out) {
+  int32_t r = kHalf, g = kHalf, b = kHalf;
+  for (int t = 0; t < n_taps; ++t, in += 3) {
+    r += k[t] * in[0];
+    g += k[t] * in[1];
+    b += k[t] * in[2];
+  }
+  out[0] = to_u8(r), out[1] = to_u8(g), out[2] = to_u8(b);
+}
+
 #endif
 
-void narrow_row(const Taps<int32_t>& taps, int n_out, const uint8_t* in, uint8_t* out) {
-  for (int o = 0; o < n_out; ++o, out += 3) {
-    PixelSum sum;
-    sum.add(in + size_t(taps.first[o]) * 3, taps.weights(o), taps.n_taps(o));
-    sum.store(out);
+Taps<int32_t> in_pairs(const Taps<int32_t>& taps) {
+  Taps<int32_t> pairs;
+  pairs.first = taps.first;
+  for (int o = 0; o < int(taps.first.size()); ++o) {
+    pairs.begin.push_back(uint32_t(pairs.weight.size()));
+    for (int t = 0; t < taps.n_taps(o); t += 2) {
+      int32_t pair[2] = {taps.weights(o)[t], t + 1 < taps.n_taps(o) ? taps.weights(o)[t + 1] : 0};
+      arrange_pair(pair);
+      pairs.weight.insert(pairs.weight.end(), pair, pair + 2);
+    }
   }
+  pairs.begin.push_back(uint32_t(pairs.weight.size()));
+  return pairs;
 }
 
 }  // namespace
 
 FixedPasses::FixedPasses(const SizePair& sizes)
     : sizes_(sizes),
-      x_(make_taps(sizes.src_width, sizes.out_width)),
-      y_(make_taps(sizes.src_height, sizes.out_height)) {
+      x_(in_pairs(make_taps(sizes.src_width, sizes.out_width))),
+      y_(make_taps(sizes.src_height, sizes.out_height)),
+      row_(size_t(sizes.src_width) * 3 + kSlackBytes) {
   for (int o = 0; o < sizes.out_height; ++o) n_ring_rows_ = std::max(n_ring_rows_, y_.n_taps(o));
   ring_row_bytes_ = (size_t(sizes.out_width) * 3 + kBlock - 1) / kBlock * kBlock;
   ring_.resize(ring_row_bytes_ * size_t(n_ring_rows_));
@@ -139,10 +138,17 @@ void FixedPasses::run(const uint8_t* src, uint8_t* out, size_t out_stride) noexc
   for (int y = 0; y < sizes_.out_height; ++y, out += out_stride) {
     const int end = y_.first[y] + y_.n_taps(y);
     for (n_done = std::max(n_done, y_.first[y]); n_done < end; ++n_done) {
-      narrow_row(x_, sizes_.out_width, src + size_t(n_done) * size_t(sizes_.src_width) * 3,
-                 ring_row(n_done));
+      narrow_row(src + size_t(n_done) * size_t(sizes_.src_width) * 3, ring_row(n_done));
     }
     blend_rows(y, out);
+  }
+}
+
+// The copy costs a thirtieth of what follows and lets the loop run over the end of the row.
+void FixedPasses::narrow_row(const uint8_t* in, uint8_t* out) noexcept {
+  std::memcpy(row_.data(), in, size_t(sizes_.src_width) * 3);
+  for (int o = 0; o < sizes_.out_width; ++o, out += 3) {
+    blend_pixels(row_.data() + size_t(x_.first[o]) * 3, x_.weights(o), x_.n_taps(o), out);
   }
 }
 

@@ -37,15 +37,17 @@ class FixedPasses {
   uint8_t* ring_row(int src_y) {
     return ring_.data() + size_t(src_y % n_ring_rows_) * ring_row_bytes_;
   }
+  void narrow_row(const uint8_t* in, uint8_t* out) noexcept;
   void blend_rows(int out_y, uint8_t* out) noexcept;
 
   SizePair sizes_;
-  Taps<int32_t> x_, y_;
+  Taps<int32_t> x_, y_;  // x_ arranged for narrow_row
   // Source rows after the horizontal pass, as many as one output row can reach: row r is kept at
   // r % n_ring_rows_, so the whole intermediate picture is never in memory.
   int n_ring_rows_ = 0;
   size_t ring_row_bytes_ = 0;
   std::vector<uint8_t> ring_;
+  std::vector<uint8_t> row_;  // one source row with slack behind it
 };
 
 enum class Rounding : uint8_t { kHalfEven, kHalfAway };
