@@ -43,6 +43,7 @@ function(outrider_test name)
   cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(test_${name} ${A_SOURCES})
   target_link_libraries(test_${name} PRIVATE ${A_DEPS} outrider_flags GTest::gtest GTest::gtest_main)
+  target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(test_${name} PRIVATE
     OUTRIDER_SOURCE_DIR="${CMAKE_SOURCE_DIR}" OUTRIDER_BUILD_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${name} COMMAND test_${name})

@@ -23,7 +23,8 @@ void embed_time(float t, std::span<float> out) {
   const size_t half = out.size() / 2;
   const double last = static_cast<double>(std::max<size_t>(half, 2) - 1);
   for (size_t j = 0; j < half; ++j) {
-    const double period = kMinPeriod * std::pow(kMaxPeriod / kMinPeriod, static_cast<double>(j) / last);
+    const double period =
+        kMinPeriod * std::pow(kMaxPeriod / kMinPeriod, static_cast<double>(j) / last);
     const double angle = 2 * std::numbers::pi * static_cast<double>(t) / period;
     out[j] = static_cast<float>(std::sin(angle));
     out[half + j] = static_cast<float>(std::cos(angle));

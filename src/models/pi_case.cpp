@@ -14,7 +14,8 @@ namespace {
 constexpr double kF32Tolerance = 2e-4, kBf16Tolerance = 3e-2;
 
 Error bad_meta(const std::string& folder, const char* field) {
-  return make_error(Code::kNotFound, "%s/meta.json: field %s is missing or of the wrong type", folder.c_str(), field);
+  return make_error(Code::kNotFound, "%s/meta.json: field %s is missing or of the wrong type",
+                    folder.c_str(), field);
 }
 
 Result<Json> read_meta(const std::string& folder) {
@@ -30,7 +31,9 @@ class Fields {
   Fields(const Json* object, std::string folder) : object_(object), folder_(std::move(folder)) {}
   int64_t integer(const char* name) {
     const Json* value = object_ == nullptr ? nullptr : object_->find(name);
-    if (value != nullptr && value->is_integer() && value->integer() > 0 && value->integer() < (1 << 24)) return value->integer();
+    if (value != nullptr && value->is_integer() && value->integer() > 0 &&
+        value->integer() < (1 << 24))
+      return value->integer();
     if (failure_.code == Code::kOk) failure_ = bad_meta(folder_, name);
     return 1;
   }
@@ -99,16 +102,20 @@ class Arrays {
   template <class T>
   Result<std::vector<T>> read(const std::string& name, DType dtype, int64_t n_values) const {
     const SafeTensor* tensor = file_.tensor(name);
-    if (tensor == nullptr) return make_error(Code::kNotFound, "%s: array %s is missing", file_.path().c_str(), name.c_str());
+    if (tensor == nullptr)
+      return make_error(Code::kNotFound, "%s: array %s is missing", file_.path().c_str(),
+                        name.c_str());
     if (tensor->dtype != dtype || tensor->n_values() != n_values) {
-      return make_error(Code::kShape, "%s: array %s has %lld values of type %s, wanted %lld of type %s", file_.path().c_str(),
-                        name.c_str(), static_cast<long long>(tensor->n_values()),
-                        std::string(dtype_info(tensor->dtype).name).c_str(), static_cast<long long>(n_values),
-                        std::string(dtype_info(dtype).name).c_str());
+      return make_error(
+          Code::kShape, "%s: array %s has %lld values of type %s, wanted %lld of type %s",
+          file_.path().c_str(), name.c_str(), static_cast<long long>(tensor->n_values()),
+          std::string(dtype_info(tensor->dtype).name).c_str(), static_cast<long long>(n_values),
+          std::string(dtype_info(dtype).name).c_str());
     }
     const auto* first = reinterpret_cast<const T*>(tensor->data);
     std::vector<T> out(static_cast<size_t>(n_values));
-    std::copy_n(reinterpret_cast<const std::byte*>(first), out.size() * sizeof(T), reinterpret_cast<std::byte*>(out.data()));
+    std::copy_n(reinterpret_cast<const std::byte*>(first), out.size() * sizeof(T),
+                reinterpret_cast<std::byte*>(out.data()));
     return out;
   }
   // f32 array whatever its size; empty when absent.
@@ -157,7 +164,8 @@ Result<Inputs> read_inputs(const SafeTensorsFile& file, const PiConfig& c) {
   const SafeTensor *mask = file.tensor("in.image_mask"), *tokens = file.tensor("in.tokens");
   in.n_views = mask != nullptr ? mask->n_values() : 0;
   in.n_slots = tokens != nullptr ? tokens->n_values() : 0;
-  auto images = arrays.read<uint8_t>("in.images_u8", DType::kU8, in.n_views * c.vision.image_size * c.vision.image_size * 3);
+  auto images = arrays.read<uint8_t>("in.images_u8", DType::kU8,
+                                     in.n_views * c.vision.image_size * c.vision.image_size * 3);
   if (!images) return images.error();
   auto image_mask = arrays.read<uint8_t>("in.image_mask", DType::kBool, in.n_views);
   if (!image_mask) return image_mask.error();
@@ -177,14 +185,16 @@ Result<Inputs> read_inputs(const SafeTensorsFile& file, const PiConfig& c) {
   in.noise = std::move(noise.value());
   for (const int64_t id : in.tokens) {
     if (id < 0 || id >= c.vocab) {
-      return make_error(Code::kShape, "%s: in.tokens holds %lld, allowed 0..%lld", file.path().c_str(),
-                        static_cast<long long>(id), static_cast<long long>(c.vocab - 1));
+      return make_error(Code::kShape, "%s: in.tokens holds %lld, allowed 0..%lld",
+                        file.path().c_str(), static_cast<long long>(id),
+                        static_cast<long long>(c.vocab - 1));
     }
   }
   return in;
 }
 
-PiCaseStage compare(std::string name, const std::vector<float>& got, const std::vector<float>& wanted, double tolerance) {
+PiCaseStage compare(std::string name, const std::vector<float>& got,
+                    const std::vector<float>& wanted, double tolerance) {
   PiCaseStage stage{std::move(name), static_cast<int64_t>(got.size()), 0, 1, tolerance};
   if (got.size() != wanted.size()) {
     stage.max_abs = INFINITY;
@@ -198,16 +208,22 @@ PiCaseStage compare(std::string name, const std::vector<float>& got, const std::
     got2 += a * a;
     wanted2 += b * b;
   }
-  stage.cosine = got2 > 0 && wanted2 > 0 ? dot / std::sqrt(got2 * wanted2) : (got2 == wanted2 ? 1 : 0);
+  stage.cosine =
+      got2 > 0 && wanted2 > 0 ? dot / std::sqrt(got2 * wanted2) : (got2 == wanted2 ? 1 : 0);
   return stage;
 }
 
 // Compares taps with stored arrays, in the order the model computes them.
 class Comparison {
  public:
-  Comparison(const PiConfig& config, const Inputs& in, const TapRecorder& taps, const Arrays& arrays, double tolerance)
-      : config_(config), rows_(in.seen_rows(config.vision.n_tokens())),
-        n_padded_(in.n_views * config.vision.n_tokens() + in.n_slots), taps_(taps), arrays_(arrays), tolerance_(tolerance) {}
+  Comparison(const PiConfig& config, const Inputs& in, const TapRecorder& taps,
+             const Arrays& arrays, double tolerance)
+      : config_(config),
+        rows_(in.seen_rows(config.vision.n_tokens())),
+        n_padded_(in.n_views * config.vision.n_tokens() + in.n_slots),
+        taps_(taps),
+        arrays_(arrays),
+        tolerance_(tolerance) {}
 
   std::vector<PiCaseStage> run() {
     const int64_t last = config_.backbone.n_layers - 1;
@@ -230,8 +246,10 @@ class Comparison {
     const auto found = taps_.taps().find(name);
     return found == taps_.taps().end() ? nullptr : &found->second.values;
   }
-  void add(const std::string& label, const std::vector<float>* got, const std::vector<float>& wanted) {
-    stages_.push_back(compare(label, got != nullptr ? *got : std::vector<float>(), wanted, tolerance_));
+  void add(const std::string& label, const std::vector<float>* got,
+           const std::vector<float>& wanted) {
+    stages_.push_back(
+        compare(label, got != nullptr ? *got : std::vector<float>(), wanted, tolerance_));
   }
 
   void prefix_rows(const std::string& array, const std::string& name, const std::string& label) {
@@ -239,7 +257,8 @@ class Comparison {
     const int64_t width = config_.backbone.width;
     if (static_cast<int64_t>(stored.size()) != n_padded_ * width) return;
     std::vector<float> wanted;
-    for (const int64_t row : rows_) wanted.insert(wanted.end(), stored.begin() + row * width, stored.begin() + (row + 1) * width);
+    for (const int64_t row : rows_)
+      wanted.insert(wanted.end(), stored.begin() + row * width, stored.begin() + (row + 1) * width);
     add(label, tap(name), wanted);
   }
 
@@ -280,7 +299,8 @@ void run_once(PiRun& run, const PiConfig& c, const Inputs& in) {
   std::vector<const uint8_t*> views;
   const int64_t view_bytes = c.vision.image_size * c.vision.image_size * 3;
   for (int64_t v = 0; v < in.n_views; ++v) {
-    if (in.image_mask[static_cast<size_t>(v)] != 0) views.push_back(in.images.data() + v * view_bytes);
+    if (in.image_mask[static_cast<size_t>(v)] != 0)
+      views.push_back(in.images.data() + v * view_bytes);
   }
   run.encode_views(views);
   run.encode_prefix(in.seen_tokens());
@@ -291,7 +311,8 @@ void run_once(PiRun& run, const PiConfig& c, const Inputs& in) {
 }  // namespace
 
 bool PiCaseReport::passed() const {
-  return !stages.empty() && std::all_of(stages.begin(), stages.end(), [](const PiCaseStage& s) { return s.passed(); });
+  return !stages.empty() &&
+         std::all_of(stages.begin(), stages.end(), [](const PiCaseStage& s) { return s.passed(); });
 }
 
 std::string PiCaseReport::first_deviation() const {
@@ -301,7 +322,8 @@ std::string PiCaseReport::first_deviation() const {
   return {};
 }
 
-Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision precision, double tolerance) {
+Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision precision,
+                                 double tolerance) {
   auto meta = read_meta(folder);
   if (!meta) return meta.error();
   auto config = read_config(meta.value(), folder);
@@ -322,7 +344,8 @@ Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision 
   options.precision = precision;
   options.numerics.rope_bf16 = flag(meta.value(), "rope_bf16");
   const int64_t n_text = std::max<int64_t>(in.value().n_slots, 1);
-  OUTRIDER_TRY(ops.reserve(pi_limits(c, in.value().n_views, PiRun::max_prefix(c, in.value().n_views, n_text))));
+  OUTRIDER_TRY(ops.reserve(
+      pi_limits(c, in.value().n_views, PiRun::max_prefix(c, in.value().n_views, n_text))));
   auto model = PiModel::build(weights.value(), options, ops, {}, nullptr);
   if (!model) return model.error();
   auto run = PiRun::make(model.value(), ops, in.value().n_views, n_text);
@@ -338,7 +361,8 @@ Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision 
   report.family = c.family;
   report.stages = comparison.run();
   const auto actions = run.value()->actions();
-  report.stages.push_back(compare("actions", {actions.begin(), actions.end()}, arrays.floats("out.actions"), tolerance));
+  report.stages.push_back(compare("actions", {actions.begin(), actions.end()},
+                                  arrays.floats("out.actions"), tolerance));
   return report;
 }
 

@@ -1,5 +1,5 @@
-// Golden cases of the reference policy (kind "pi-policy"): a folder with meta.json, io.safetensors and
-// weights, run at model level and compared stage by stage. Source: pi-policy.md 14.
+// Golden cases of the reference policy (kind "pi-policy"): a folder with meta.json, io.safetensors
+// and weights, run at model level and compared stage by stage. Source: pi-policy.md 14.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,8 +10,8 @@
 namespace outrider {
 
 struct PiCaseStage {
-  std::string name;       // "prefix_embs", "k_first", "v_0", "x_3", "actions", ...
-  int64_t n_values = 0;   // compared; masked rows are left out
+  std::string name;      // "prefix_embs", "k_first", "v_0", "x_3", "actions", ...
+  int64_t n_values = 0;  // compared; masked rows are left out
   double max_abs = 0, cosine = 1, tolerance = 0;
   bool passed() const { return n_values > 0 && max_abs <= tolerance; }
 };
@@ -26,6 +26,7 @@ struct PiCaseReport {
 
 // tolerance 0: 2e-4 for f32, 3e-2 for bf16 (pi-policy.md 14). Masked rows are skipped.
 // Errors: kNotFound (folder, files, meta fields), kUnsupported (precision), kShape.
-Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision precision, double tolerance = 0);
+Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision precision,
+                                 double tolerance = 0);
 
 }  // namespace outrider

@@ -7,7 +7,9 @@
 namespace outrider {
 
 enum class PiFamily : uint8_t { kPi0, kPi05 };
-inline const char* pi_family_name(PiFamily family) { return family == PiFamily::kPi0 ? "PI0" : "PI0.5"; }
+inline const char* pi_family_name(PiFamily family) {
+  return family == PiFamily::kPi0 ? "PI0" : "PI0.5";
+}
 
 struct VisionConfig {
   int64_t image_size = 0, patch_size = 0;  // pixels, square
@@ -38,9 +40,9 @@ struct PiConfig {
 
 // Where the reference (openpi) and Jetson-PI-Edge differ inside the model. pi-policy.md 13.
 struct PiNumerics {
-  bool rope_bf16 = false;          // rotary frequencies rounded to bfloat16
-  bool exact_times = false;        // t = 1 - k/N; otherwise accumulated in float32 like the reference
-  bool quick_gelu_by_flag = false; // vision: quick GELU where the file says use_gelu = false
+  bool rope_bf16 = false;    // rotary frequencies rounded to bfloat16
+  bool exact_times = false;  // t = 1 - k/N; otherwise accumulated in float32 like the reference
+  bool quick_gelu_by_flag = false;  // vision: quick GELU where the file says use_gelu = false
 
   static PiNumerics reference() { return {}; }
   static PiNumerics jetson_pi(PiFamily family) { return {family == PiFamily::kPi05, true, true}; }

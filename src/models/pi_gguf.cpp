@@ -8,22 +8,40 @@ namespace outrider {
 namespace {
 
 constexpr PiNames kNames = {
-    "v.patch_embd", "v.position_embd", "v.blk.#.ln1", "v.blk.#.ln2", "v.blk.#.attn_q", "v.blk.#.attn_k",
-    "v.blk.#.attn_v", "v.blk.#.attn_out", "v.blk.#.ffn_up", "v.blk.#.ffn_down", "v.post_ln", "mm.linear",
+    "v.patch_embd",
+    "v.position_embd",
+    "v.blk.#.ln1",
+    "v.blk.#.ln2",
+    "v.blk.#.attn_q",
+    "v.blk.#.attn_k",
+    "v.blk.#.attn_v",
+    "v.blk.#.attn_out",
+    "v.blk.#.ffn_up",
+    "v.blk.#.ffn_down",
+    "v.post_ln",
+    "mm.linear",
     /*mlp_names_may_be_exchanged=*/true,
     "token_embd.weight",
     {"blk.#.attn_norm", "blk.#.ffn_norm", "", "", "blk.#.attn_q", "blk.#.attn_k", "blk.#.attn_v",
      "blk.#.attn_output", "blk.#.ffn_gate", "blk.#.ffn_up", "blk.#.ffn_down"},
-    {"blk.#.attn_norm", "blk.#.ffn_norm", "blk.#.attn_norm_dense", "blk.#.ffn_norm_dense", "blk.#.attn_q",
-     "blk.#.attn_k", "blk.#.attn_v", "blk.#.attn_output", "blk.#.ffn_gate", "blk.#.ffn_up", "blk.#.ffn_down"},
+    {"blk.#.attn_norm", "blk.#.ffn_norm", "blk.#.attn_norm_dense", "blk.#.ffn_norm_dense",
+     "blk.#.attn_q", "blk.#.attn_k", "blk.#.attn_v", "blk.#.attn_output", "blk.#.ffn_gate",
+     "blk.#.ffn_up", "blk.#.ffn_down"},
     /*expert_first_layer=*/0,
-    "output_norm", "output_norm_dense",
-    "action_in_proj", "action_out_proj", "state_proj", "action_time_mlp_in", "action_time_mlp_out",
-    "time_mlp_in", "time_mlp_out"};
+    "output_norm",
+    "output_norm_dense",
+    "action_in_proj",
+    "action_out_proj",
+    "state_proj",
+    "action_time_mlp_in",
+    "action_time_mlp_out",
+    "time_mlp_in",
+    "time_mlp_out"};
 
 std::string lower(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return out;
 }
 
@@ -66,8 +84,9 @@ class SizeReader {
  private:
   int64_t bounded(const std::string& key, uint64_t value, int64_t most) {
     if (value >= 1 && value <= static_cast<uint64_t>(most)) return static_cast<int64_t>(value);
-    fail(make_error(Code::kNotFound, "%s: %s is %llu, allowed 1..%lld", file_.path().c_str(), key.c_str(),
-                    static_cast<unsigned long long>(value), static_cast<long long>(most)));
+    fail(make_error(Code::kNotFound, "%s: %s is %llu, allowed 1..%lld", file_.path().c_str(),
+                    key.c_str(), static_cast<unsigned long long>(value),
+                    static_cast<long long>(most)));
     return 1;
   }
   const GgufFile& file_;
@@ -77,24 +96,27 @@ class SizeReader {
 constexpr int64_t kMaxWidth = 1 << 16, kMaxMlp = 1 << 20, kMaxLayers = 1024, kMaxHeads = 1024;
 
 Error not_a_policy(const GgufFile& file) {
-  return make_error(Code::kNotFound, "%s: general.architecture is \"%s\", wanted pi0, pi05 or pi0.5%s", file.path().c_str(),
-                    architecture(file).c_str(),
+  return make_error(Code::kNotFound,
+                    "%s: general.architecture is \"%s\", wanted pi0, pi05 or pi0.5%s",
+                    file.path().c_str(), architecture(file).c_str(),
                     is_pi_vision(file) ? "; this is a vision file: give it as mmproj_path" : "");
 }
 
 Error not_a_vision_file(const GgufFile& file) {
-  return make_error(Code::kNotFound, "%s: general.architecture is \"%s\", wanted clip%s", file.path().c_str(),
-                    architecture(file).c_str(), is_pi_policy(file) ? "; this is a policy file: give it as model_path" : "");
+  return make_error(Code::kNotFound, "%s: general.architecture is \"%s\", wanted clip%s",
+                    file.path().c_str(), architecture(file).c_str(),
+                    is_pi_policy(file) ? "; this is a policy file: give it as model_path" : "");
 }
 
 Result<void> check_heads(const GgufFile& file, const GemmaConfig& config) {
   if (config.n_heads % config.n_kv_heads != 0) {
-    return make_error(Code::kNotFound, "%s: head_count %lld is no multiple of head_count_kv %lld", file.path().c_str(),
-                      static_cast<long long>(config.n_heads), static_cast<long long>(config.n_kv_heads));
+    return make_error(Code::kNotFound, "%s: head_count %lld is no multiple of head_count_kv %lld",
+                      file.path().c_str(), static_cast<long long>(config.n_heads),
+                      static_cast<long long>(config.n_kv_heads));
   }
   if (config.head_dim % 2 != 0) {
-    return make_error(Code::kNotFound, "%s: attention.key_length is %lld, wanted an even number", file.path().c_str(),
-                      static_cast<long long>(config.head_dim));
+    return make_error(Code::kNotFound, "%s: attention.key_length is %lld, wanted an even number",
+                      file.path().c_str(), static_cast<long long>(config.head_dim));
   }
   return {};
 }
@@ -112,25 +134,32 @@ Result<void> read_vision_sizes(const GgufFile& file, VisionConfig& v) {
   v.use_gelu = gelu ? gelu.value() : true;
   if (v.image_size % v.patch_size != 0 || v.width % v.n_heads != 0) {
     return make_error(Code::kNotFound,
-                      "%s: image_size %lld must be a multiple of patch_size %lld and embedding_length %lld of head_count %lld",
-                      file.path().c_str(), static_cast<long long>(v.image_size), static_cast<long long>(v.patch_size),
-                      static_cast<long long>(v.width), static_cast<long long>(v.n_heads));
+                      "%s: image_size %lld must be a multiple of patch_size %lld and "
+                      "embedding_length %lld of head_count %lld",
+                      file.path().c_str(), static_cast<long long>(v.image_size),
+                      static_cast<long long>(v.patch_size), static_cast<long long>(v.width),
+                      static_cast<long long>(v.n_heads));
   }
   return {};
 }
 
-Result<void> check_projector(const GgufFile& policy, const GgufFile& vision, int64_t backbone_width) {
+Result<void> check_projector(const GgufFile& policy, const GgufFile& vision,
+                             int64_t backbone_width) {
   const auto type = vision.string("clip.projector_type");
   if (type && type.value() != "pi0") {
-    return make_error(Code::kNotFound, "%s: clip.projector_type is \"%.*s\", wanted \"pi0\": the projector of another model family",
-                      vision.path().c_str(), static_cast<int>(type.value().size()), type.value().data());
+    return make_error(Code::kNotFound,
+                      "%s: clip.projector_type is \"%.*s\", wanted \"pi0\": the projector of "
+                      "another model family",
+                      vision.path().c_str(), static_cast<int>(type.value().size()),
+                      type.value().data());
   }
   const GgufTensor* projector = vision.tensor("mm.linear.weight");
   if (projector != nullptr && projector->ne[1] != backbone_width) {
     return make_error(Code::kNotFound,
-                      "%s projects to width %lld, but %s has embedding_length %lld: the two files do not belong together",
-                      vision.path().c_str(), static_cast<long long>(projector->ne[1]), policy.path().c_str(),
-                      static_cast<long long>(backbone_width));
+                      "%s projects to width %lld, but %s has embedding_length %lld: the two files "
+                      "do not belong together",
+                      vision.path().c_str(), static_cast<long long>(projector->ne[1]),
+                      policy.path().c_str(), static_cast<long long>(backbone_width));
   }
   return {};
 }
@@ -150,14 +179,16 @@ bool is_pi_vision(const GgufFile& file) {
 PiFamilyGuess guess_policy_family(const GgufFile& policy) {
   if (!is_pi_policy(policy)) return {};
   const auto has = [&](const char* name) { return policy.tensor(name) != nullptr; };
-  if (has("output_norm_dense.weight")) return {PiFamily::kPi05, "tensor output_norm_dense.weight is present"};
+  if (has("output_norm_dense.weight"))
+    return {PiFamily::kPi05, "tensor output_norm_dense.weight is present"};
   for (const GgufTensor& tensor : policy.tensors()) {
     if (tensor.name.find(".attn_norm_dense.") != std::string_view::npos ||
         tensor.name.find(".ffn_norm_dense.") != std::string_view::npos) {
       return {PiFamily::kPi05, "tensor " + std::string(tensor.name) + " is present"};
     }
   }
-  if (has("time_mlp_in.weight") || has("time_mlp_out.weight")) return {PiFamily::kPi05, "tensor time_mlp_in/out.weight is present"};
+  if (has("time_mlp_in.weight") || has("time_mlp_out.weight"))
+    return {PiFamily::kPi05, "tensor time_mlp_in/out.weight is present"};
   if (has("state_proj.weight")) return {PiFamily::kPi0, "tensor state_proj.weight is present"};
   if (has("action_time_mlp_in.weight") || has("action_time_mlp_out.weight")) {
     return {PiFamily::kPi0, "tensor action_time_mlp_in/out.weight is present"};
@@ -172,7 +203,8 @@ PiFamilyGuess guess_vision_family(const GgufFile& vision) {
   const auto gelu = vision.boolean("clip.use_gelu");
   if (says_pi05(name)) return {PiFamily::kPi05, "general.name says so"};
   if (gelu && !gelu.value()) return {PiFamily::kPi05, "clip.use_gelu is false"};
-  if (name == "vit" && gelu && gelu.value()) return {PiFamily::kPi0, "general.name is vit and clip.use_gelu is true"};
+  if (name == "vit" && gelu && gelu.value())
+    return {PiFamily::kPi0, "general.name is vit and clip.use_gelu is true"};
   return {};
 }
 
@@ -190,7 +222,8 @@ Result<PiConfig> read_pi_policy_config(const GgufFile& policy) {
   b.mlp = size.required(prefix + "feed_forward_length", kMaxMlp);
   b.n_heads = size.required(prefix + "attention.head_count", kMaxHeads);
   b.n_kv_heads = size.optional(prefix + "attention.head_count_kv", b.n_heads, kMaxHeads);
-  b.head_dim = size.optional(prefix + "attention.key_length", std::max<int64_t>(1, b.width / b.n_heads), 4096);
+  b.head_dim = size.optional(prefix + "attention.key_length",
+                             std::max<int64_t>(1, b.width / b.n_heads), 4096);
   b.n_layers = blocks / 2;
   e = b;
   e.width = size.required(prefix + "embedding_length_ae", kMaxWidth);
@@ -200,18 +233,20 @@ Result<PiConfig> read_pi_policy_config(const GgufFile& policy) {
   config.action_dim = size.optional(prefix + "max_action_dim", 32, 4096);
   if (!size.ok()) return size.failure();
   if (blocks % 2 != 0) {
-    return make_error(Code::kNotFound, "%s: %sblock_count is %lld, wanted an even number (backbone and expert)",
+    return make_error(Code::kNotFound,
+                      "%s: %sblock_count is %lld, wanted an even number (backbone and expert)",
                       policy.path().c_str(), prefix.c_str(), static_cast<long long>(blocks));
   }
   if (const auto base = policy.real(prefix + "rope.freq_base")) config.rope_base = base.value();
   if (!(config.rope_base > 1) || !std::isfinite(config.rope_base)) {
-    return make_error(Code::kNotFound, "%s: %srope.freq_base is %g, wanted above 1", policy.path().c_str(), prefix.c_str(),
-                      config.rope_base);
+    return make_error(Code::kNotFound, "%s: %srope.freq_base is %g, wanted above 1",
+                      policy.path().c_str(), prefix.c_str(), config.rope_base);
   }
   OUTRIDER_TRY(check_heads(policy, b));
   const GgufTensor* embed = policy.tensor("token_embd.weight");
   if (embed == nullptr) {
-    return make_error(Code::kNotFound, "%s: tensor token_embd.weight is missing", policy.path().c_str());
+    return make_error(Code::kNotFound, "%s: tensor token_embd.weight is missing",
+                      policy.path().c_str());
   }
   config.vocab = embed->ne[1];
   return config;
@@ -221,15 +256,17 @@ Result<PiConfig> read_pi_config(const GgufFile& policy, const GgufFile& vision) 
   auto config = read_pi_policy_config(policy);
   if (!config) return config;
   if (!is_pi_vision(vision)) return not_a_vision_file(vision);
-  const PiFamilyGuess by_policy = guess_policy_family(policy), by_vision = guess_vision_family(vision);
+  const PiFamilyGuess by_policy = guess_policy_family(policy),
+                      by_vision = guess_vision_family(vision);
   if (by_policy.family && by_vision.family && *by_policy.family != *by_vision.family) {
-    return make_error(Code::kNotFound, "%s is %s (%s), but %s is %s (%s): the two files do not belong together",
-                      policy.path().c_str(), pi_family_name(*by_policy.family), by_policy.reason.c_str(),
-                      vision.path().c_str(), pi_family_name(*by_vision.family), by_vision.reason.c_str());
+    return make_error(
+        Code::kNotFound, "%s is %s (%s), but %s is %s (%s): the two files do not belong together",
+        policy.path().c_str(), pi_family_name(*by_policy.family), by_policy.reason.c_str(),
+        vision.path().c_str(), pi_family_name(*by_vision.family), by_vision.reason.c_str());
   }
   if (!by_policy.family && !by_vision.family) {
-    return make_error(Code::kNotFound, "%s: neither its tensors nor %s tell PI0 from PI0.5", policy.path().c_str(),
-                      vision.path().c_str());
+    return make_error(Code::kNotFound, "%s: neither its tensors nor %s tell PI0 from PI0.5",
+                      policy.path().c_str(), vision.path().c_str());
   }
   config.value().family = by_policy.family ? *by_policy.family : *by_vision.family;
   OUTRIDER_TRY(read_vision_sizes(vision, config.value().vision));

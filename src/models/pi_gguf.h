@@ -21,8 +21,9 @@ bool is_pi_vision(const GgufFile& file);
 PiFamilyGuess guess_policy_family(const GgufFile& policy);
 PiFamilyGuess guess_vision_family(const GgufFile& vision);
 
-// Errors: kNotFound when a file is not of its kind, when the two halves belong to different families
-// or widths, or when a size is missing or out of range; file, key, value found and allowed are named.
+// Errors: kNotFound when a file is not of its kind, when the two halves belong to different
+// families or widths, or when a size is missing or out of range; file, key, value found and allowed
+// are named.
 Result<PiConfig> read_pi_config(const GgufFile& policy, const GgufFile& vision);
 // The half of the above that a policy file alone can tell (vision is left zero).
 Result<PiConfig> read_pi_policy_config(const GgufFile& policy);

@@ -18,7 +18,8 @@ struct PackJob {
 // Collects what must be packed, so that all storage is taken at once.
 class PackList {
  public:
-  void add(std::initializer_list<Matrix> parts, Precision precision, Weight* out, Stack stack = Stack::kRows) {
+  void add(std::initializer_list<Matrix> parts, Precision precision, Weight* out,
+           Stack stack = Stack::kRows) {
     jobs_.push_back({parts, stack, precision, out});
   }
 
@@ -34,7 +35,8 @@ class PackList {
     OUTRIDER_TRY(storage.reserve(total, /*prefault=*/false));
     for (size_t i = 0; i < jobs_.size(); ++i) {
       const PackJob& job = jobs_[i];
-      auto packed = ops.pack(job.parts, job.stack, job.precision, storage.take<std::byte>(bytes[i]));
+      auto packed =
+          ops.pack(job.parts, job.stack, job.precision, storage.take<std::byte>(bytes[i]));
       if (!packed) return packed.error();
       *job.out = packed.value();
       drop_pages(job, files);
@@ -76,10 +78,13 @@ std::vector<float> dequantized(const Matrix& m) {
 }
 
 // Columns [first, first + n) of a matrix as a matrix of its own.
-std::vector<float> columns(const std::vector<float>& values, int64_t n_in, int64_t first, int64_t n) {
+std::vector<float> columns(const std::vector<float>& values, int64_t n_in, int64_t first,
+                           int64_t n) {
   std::vector<float> out;
-  for (size_t at = static_cast<size_t>(first); at < values.size(); at += static_cast<size_t>(n_in)) {
-    out.insert(out.end(), values.begin() + static_cast<int64_t>(at), values.begin() + static_cast<int64_t>(at) + n);
+  for (size_t at = static_cast<size_t>(first); at < values.size();
+       at += static_cast<size_t>(n_in)) {
+    out.insert(out.end(), values.begin() + static_cast<int64_t>(at),
+               values.begin() + static_cast<int64_t>(at) + n);
   }
   return out;
 }
@@ -157,7 +162,8 @@ class PiModelBuilder {
 
   void plan_expert() {
     model_->expert.resize(weights_.expert.size());
-    for (size_t i = 0; i < model_->expert.size(); ++i) plan_layer(weights_.expert[i], model_->expert[i]);
+    for (size_t i = 0; i < model_->expert.size(); ++i)
+      plan_layer(weights_.expert[i], model_->expert[i]);
     model_->expert_norm = weights_.expert_norm.scale;
   }
 
@@ -171,18 +177,20 @@ class PiModelBuilder {
     plan(weights_.state, Precision::kF32, m.state);
     plan(weights_.action_time_out, Precision::kF32, m.action_time_out);
     action_columns = columns(dequantized(weights_.action_time_in.w), 2 * width, 0, width);
-    list_.add({Matrix{DType::kF32, width, width, action_columns.data()}}, Precision::kF32, &m.action_time_in);
+    list_.add({Matrix{DType::kF32, width, width, action_columns.data()}}, Precision::kF32,
+              &m.action_time_in);
   }
 
   // Runs one product with a weight that is not kept.
-  Result<std::vector<float>> product(const Matrix& w, const std::vector<float>& bias, const std::vector<float>& x,
-                                     Activation activation) {
+  Result<std::vector<float>> product(const Matrix& w, const std::vector<float>& bias,
+                                     const std::vector<float>& x, Activation activation) {
     const int64_t rows = static_cast<int64_t>(x.size()) / w.n_in;
     auto bytes = ops_.packed_bytes(std::span(&w, 1), Stack::kRows, Precision::kF32);
     if (!bytes) return bytes.error();
     Arena storage;
     OUTRIDER_TRY(storage.reserve(Arena::cost<std::byte>(bytes.value()), false));
-    auto packed = ops_.pack(std::span(&w, 1), Stack::kRows, Precision::kF32, storage.take<std::byte>(bytes.value()));
+    auto packed = ops_.pack(std::span(&w, 1), Stack::kRows, Precision::kF32,
+                            storage.take<std::byte>(bytes.value()));
     if (!packed) return packed.error();
     std::vector<float> y(static_cast<size_t>(rows * w.n_out));
     LinearOut out;
@@ -207,17 +215,21 @@ class PiModelBuilder {
     m.times = flow_times(n_steps, options_.numerics.exact_times);
     std::vector<float> embedded(static_cast<size_t>(n_steps * width));
     for (int64_t k = 0; k < n_steps; ++k) {
-      embed_time(m.times[static_cast<size_t>(k)], std::span(embedded).subspan(static_cast<size_t>(k * width), static_cast<size_t>(width)));
+      embed_time(
+          m.times[static_cast<size_t>(k)],
+          std::span(embedded).subspan(static_cast<size_t>(k * width), static_cast<size_t>(width)));
     }
-    return m.config.family == PiFamily::kPi0 ? compute_time_bias(embedded) : compute_modulations(embedded);
+    return m.config.family == PiFamily::kPi0 ? compute_time_bias(embedded)
+                                             : compute_modulations(embedded);
   }
 
   // PI0: W [a; t] + b = W_a a + (W_t t + b); the second part is known now.
   Result<void> compute_time_bias(const std::vector<float>& embedded) {
     const int64_t width = model_->config.expert.width;
-    const std::vector<float> time_columns = columns(dequantized(weights_.action_time_in.w), 2 * width, width, width);
-    auto rows = product({DType::kF32, width, width, time_columns.data()}, weights_.action_time_in.bias, embedded,
-                        Activation::kNone);
+    const std::vector<float> time_columns =
+        columns(dequantized(weights_.action_time_in.w), 2 * width, width, width);
+    auto rows = product({DType::kF32, width, width, time_columns.data()},
+                        weights_.action_time_in.bias, embedded, Activation::kNone);
     if (!rows) return rows.error();
     model_->action_time_bias = std::move(rows.value());
     return {};
@@ -227,7 +239,8 @@ class PiModelBuilder {
     PiModel& m = *model_;
     auto hidden = product(weights_.time_in.w, weights_.time_in.bias, embedded, Activation::kSilu);
     if (!hidden) return hidden.error();
-    auto cond = product(weights_.time_out.w, weights_.time_out.bias, hidden.value(), Activation::kSilu);
+    auto cond =
+        product(weights_.time_out.w, weights_.time_out.bias, hidden.value(), Activation::kSilu);
     if (!cond) return cond.error();
     m.modulation1.resize(weights_.expert.size());
     m.modulation2.resize(weights_.expert.size());
@@ -245,7 +258,8 @@ class PiModelBuilder {
   PackList list_;
 };
 
-Result<std::shared_ptr<const PiModel>> PiModel::build(const PiWeights& weights, const PiOptions& options, Ops& ops,
+Result<std::shared_ptr<const PiModel>> PiModel::build(const PiWeights& weights,
+                                                      const PiOptions& options, Ops& ops,
                                                       std::span<const MappedFile* const> files,
                                                       std::shared_ptr<const void> keep_alive) {
   return PiModelBuilder(weights, options, ops).build(files, std::move(keep_alive));
@@ -255,11 +269,12 @@ OpsLimits pi_limits(const PiConfig& config, int64_t max_views, int64_t max_prefi
   const VisionConfig& v = config.vision;
   const GemmaConfig &b = config.backbone, &e = config.expert;
   OpsLimits limits;
-  limits.max_rows = std::max({max_views * v.n_tokens(), max_prefix, config.suffix_tokens(), config.n_denoise_steps});
-  limits.max_in = std::max({3 * v.patch_size * v.patch_size, v.width, v.mlp, b.width, b.mlp, b.q_width(), e.width,
-                            e.mlp, config.action_dim});
-  limits.max_out = std::max({3 * v.width, v.mlp, b.q_width() + 2 * b.kv_width(), 2 * b.mlp, b.width, 3 * e.width,
-                             2 * e.mlp, config.action_dim});
+  limits.max_rows = std::max(
+      {max_views * v.n_tokens(), max_prefix, config.suffix_tokens(), config.n_denoise_steps});
+  limits.max_in = std::max({3 * v.patch_size * v.patch_size, v.width, v.mlp, b.width, b.mlp,
+                            b.q_width(), e.width, e.mlp, config.action_dim});
+  limits.max_out = std::max({3 * v.width, v.mlp, b.q_width() + 2 * b.kv_width(), 2 * b.mlp, b.width,
+                             3 * e.width, 2 * e.mlp, config.action_dim});
   limits.max_keys = std::max(v.n_tokens(), max_prefix + config.suffix_tokens());
   limits.max_head_dim = static_cast<int32_t>(std::max(v.head_dim(), b.head_dim));
   return limits;

@@ -1,5 +1,5 @@
-// A PI0 / PI0.5 policy ready to run: packed weights and everything that depends only on the number of
-// denoising steps. Const after build; shared by all runtimes of one file.
+// A PI0 / PI0.5 policy ready to run: packed weights and everything that depends only on the number
+// of denoising steps. Const after build; shared by all runtimes of one file.
 #pragma once
 #include <memory>
 #include <span>
@@ -43,7 +43,8 @@ struct PiModel {
   // [setup] Packs all weights with `ops` (its scratch must be reserved for pi_limits). `files` are
   // told to drop their pages once packed. keep_alive holds what the embedding table lies in.
   // Errors: kUnsupported (element type, precision), kNoMemory.
-  static Result<std::shared_ptr<const PiModel>> build(const PiWeights& weights, const PiOptions& options, Ops& ops,
+  static Result<std::shared_ptr<const PiModel>> build(const PiWeights& weights,
+                                                      const PiOptions& options, Ops& ops,
                                                       std::span<const MappedFile* const> files,
                                                       std::shared_ptr<const void> keep_alive);
 
@@ -57,13 +58,13 @@ struct PiModel {
   Matrix embed;
   std::vector<GemmaLayer> backbone, expert;
   PackedLinear action_in, action_out;
-  std::vector<float> expert_norm;               // PI0
+  std::vector<float> expert_norm;                    // PI0
   std::vector<Modulation> modulation1, modulation2;  // PI0.5: one a layer
   Modulation final_modulation;
-  PackedLinear state, action_time_out;          // PI0
-  Weight action_time_in;                        // PI0: the columns that read the action
-  std::vector<float> action_time_bias;          // PI0: [n_steps, width], time part and bias
-  std::vector<float> times;                     // t of every step
+  PackedLinear state, action_time_out;  // PI0
+  Weight action_time_in;                // PI0: the columns that read the action
+  std::vector<float> action_time_bias;  // PI0: [n_steps, width], time part and bias
+  std::vector<float> times;             // t of every step
   int64_t packed_bytes() const { return static_cast<int64_t>(storage_.used_bytes()); }
 
  private:

@@ -17,7 +17,9 @@ struct PiRun::Sizes {
   int64_t vision_capacity, capacity;
 
   Sizes(const PiConfig& c, const Ops& ops, int64_t max_views, int64_t max_prefix) {
-    const auto n = [](int64_t a, int64_t b) { return static_cast<size_t>(a) * static_cast<size_t>(b); };
+    const auto n = [](int64_t a, int64_t b) {
+      return static_cast<size_t>(a) * static_cast<size_t>(b);
+    };
     const VisionConfig& v = c.vision;
     const GemmaConfig &b = c.backbone, &e = c.expert;
     const int64_t rows = max_views * v.n_tokens(), suffix = c.suffix_tokens();
@@ -39,23 +41,26 @@ struct PiRun::Sizes {
     n_layers = static_cast<size_t>(b.n_layers);
     vision_capacity = v.n_tokens();
     capacity = max_prefix + suffix;
-    vision_cache_bytes = ops.kv_bytes(vision_capacity, static_cast<int32_t>(v.n_heads), static_cast<int32_t>(v.head_dim()));
-    cache_bytes = ops.kv_bytes(capacity, static_cast<int32_t>(b.n_kv_heads), static_cast<int32_t>(b.head_dim));
+    vision_cache_bytes = ops.kv_bytes(vision_capacity, static_cast<int32_t>(v.n_heads),
+                                      static_cast<int32_t>(v.head_dim()));
+    cache_bytes = ops.kv_bytes(capacity, static_cast<int32_t>(b.n_kv_heads),
+                               static_cast<int32_t>(b.head_dim));
   }
 
   size_t total_bytes() const {
     const auto floats = [](size_t n) { return Arena::cost<float>(n); };
-    return floats(patches) + 2 * floats(vision_rows_width) + floats(vision_qkv) + floats(vision_mlp) +
-           2 * floats(prefix_width) + floats(prefix_qkv) + floats(prefix_att) + floats(prefix_mlp) +
-           2 * floats(suffix_width) + floats(suffix_qkv) + floats(suffix_att) + floats(suffix_mlp) +
-           floats(state_token) + 2 * floats(chunk) + Arena::cost<int32_t>(suffix_rows) +
-           Arena::cost<KvCache>(n_layers) + Arena::cost<std::byte>(vision_cache_bytes) +
+    return floats(patches) + 2 * floats(vision_rows_width) + floats(vision_qkv) +
+           floats(vision_mlp) + 2 * floats(prefix_width) + floats(prefix_qkv) + floats(prefix_att) +
+           floats(prefix_mlp) + 2 * floats(suffix_width) + floats(suffix_qkv) + floats(suffix_att) +
+           floats(suffix_mlp) + floats(state_token) + 2 * floats(chunk) +
+           Arena::cost<int32_t>(suffix_rows) + Arena::cost<KvCache>(n_layers) +
+           Arena::cost<std::byte>(vision_cache_bytes) +
            n_layers * Arena::cost<std::byte>(cache_bytes);
   }
 };
 
-Result<std::unique_ptr<PiRun>> PiRun::make(std::shared_ptr<const PiModel> model, Ops& ops, int64_t max_views,
-                                           int64_t max_text_tokens) {
+Result<std::unique_ptr<PiRun>> PiRun::make(std::shared_ptr<const PiModel> model, Ops& ops,
+                                           int64_t max_views, int64_t max_text_tokens) {
   std::unique_ptr<PiRun> run(new PiRun);
   const PiConfig& config = model->config;
   const int64_t prefix = max_prefix(config, max_views, max_text_tokens);
@@ -64,8 +69,8 @@ Result<std::unique_ptr<PiRun>> PiRun::make(std::shared_ptr<const PiModel> model,
   const Sizes sizes(config, ops, max_views, prefix);
   OUTRIDER_TRY(run->arena_.reserve(sizes.total_bytes()));
   run->take_views(sizes);
-  run->rope_ = RopeTable::make(prefix + config.suffix_tokens(), config.backbone.head_dim, config.rope_base,
-                               run->model_->options.numerics.rope_bf16);
+  run->rope_ = RopeTable::make(prefix + config.suffix_tokens(), config.backbone.head_dim,
+                               config.rope_base, run->model_->options.numerics.rope_bf16);
   for (int i = 0; i < 256; ++i) run->pixel_[i] = static_cast<float>(i) / 255.0f * 2.0f - 1.0f;
   return run;
 }
@@ -93,12 +98,12 @@ void PiRun::take_views(const Sizes& sizes) {
   velocity_ = floats(sizes.chunk);
   x_ = arena_.take<float>(sizes.chunk);
   visible_ = arena_.take<int32_t>(sizes.suffix_rows);
-  vision_cache_ = {arena_.take_bytes(sizes.vision_cache_bytes), sizes.vision_capacity, static_cast<int32_t>(v.n_heads),
-                   static_cast<int32_t>(v.head_dim())};
+  vision_cache_ = {arena_.take_bytes(sizes.vision_cache_bytes), sizes.vision_capacity,
+                   static_cast<int32_t>(v.n_heads), static_cast<int32_t>(v.head_dim())};
   caches_ = arena_.take<KvCache>(sizes.n_layers);
   for (KvCache& cache : caches_) {
-    cache = {arena_.take_bytes(sizes.cache_bytes), sizes.capacity, static_cast<int32_t>(b.n_kv_heads),
-             static_cast<int32_t>(b.head_dim)};
+    cache = {arena_.take_bytes(sizes.cache_bytes), sizes.capacity,
+             static_cast<int32_t>(b.n_kv_heads), static_cast<int32_t>(b.head_dim)};
   }
   arena_.seal();
 }
@@ -131,7 +136,8 @@ void PiRun::vision_layer(const VisionLayer& layer, int64_t n_views) noexcept {
   ops_->linear(y, layer.qkv.w, {.y = qkv, .bias = layer.qkv.bias.data()});
   for (int64_t i = 0; i < n_views; ++i) {
     const View<float> mine = qkv.rows_from(i * tokens, tokens);
-    ops_->kv_store(vision_cache_, 0, mine.cols_from(width, width), mine.cols_from(2 * width, width));
+    ops_->kv_store(vision_cache_, 0, mine.cols_from(width, width),
+                   mine.cols_from(2 * width, width));
     AttentionArgs args;
     args.q = mine.cols_from(0, width);
     args.n_heads = static_cast<int32_t>(v.n_heads);
@@ -143,8 +149,10 @@ void PiRun::vision_layer(const VisionLayer& layer, int64_t n_views) noexcept {
   ops_->linear(y, layer.out.w, {.y = h, .bias = layer.out.bias.data(), .add = true});
   ops_->layer_norm(h, layer.ln2.weight.data(), layer.ln2.bias.data(), eps, y);
   const bool quick = model_->options.numerics.quick_gelu_by_flag && !v.use_gelu;
-  ops_->linear(y, layer.fc1.w, {.y = mlp, .bias = layer.fc1.bias.data(),
-                                .activation = quick ? Activation::kGeluQuick : Activation::kGeluTanh});
+  ops_->linear(y, layer.fc1.w,
+               {.y = mlp,
+                .bias = layer.fc1.bias.data(),
+                .activation = quick ? Activation::kGeluQuick : Activation::kGeluTanh});
   ops_->linear(mlp, layer.fc2.w, {.y = h, .bias = layer.fc2.bias.data(), .add = true});
 }
 
@@ -155,8 +163,10 @@ void PiRun::encode_views(std::span<const uint8_t* const> views) noexcept {
   n_views_ = static_cast<int64_t>(views.size());
   const int64_t rows = n_views_ * tokens;
   if (rows == 0) return;
-  const View<float> patches(patches_, rows, patch_values), h(vision_h_, rows, v.width), y(vision_y_, rows, v.width);
-  for (int64_t i = 0; i < n_views_; ++i) patchify(views[static_cast<size_t>(i)], patches.rows_from(i * tokens, tokens));
+  const View<float> patches(patches_, rows, patch_values), h(vision_h_, rows, v.width),
+      y(vision_y_, rows, v.width);
+  for (int64_t i = 0; i < n_views_; ++i)
+    patchify(views[static_cast<size_t>(i)], patches.rows_from(i * tokens, tokens));
   ops_->linear(patches, m.patch.w, {.y = h, .bias = m.patch.bias.data()});
   for (int64_t i = 0; i < rows; ++i) {
     const float* position = m.position.data() + i % tokens * v.width;
@@ -179,19 +189,22 @@ void PiRun::embed_text(std::span<const int32_t> tokens) noexcept {
   float* out = prefix_ + n_views_ * model_->config.vision.n_tokens() * embed.n_in;
   for (const int32_t token : tokens) {
     OUTRIDER_ASSERT(token >= 0 && token < embed.n_out);
-    dequantize_row(embed.dtype, static_cast<const std::byte*>(embed.data) + static_cast<size_t>(token) * bytes, out, embed.n_in);
+    dequantize_row(embed.dtype,
+                   static_cast<const std::byte*>(embed.data) + static_cast<size_t>(token) * bytes,
+                   out, embed.n_in);
     for (int64_t j = 0; j < embed.n_in; ++j) out[j] *= scale;
     out += embed.n_in;
   }
 }
 
 // Rotates q and k of qkv in place, stores k and v at `first`, attends.
-void PiRun::attend(const GemmaConfig& config, View<float> qkv, const KvCache& cache, int64_t first, int64_t n_keys,
-                   const int32_t* visible, View<float> out) noexcept {
+void PiRun::attend(const GemmaConfig& config, View<float> qkv, const KvCache& cache, int64_t first,
+                   int64_t n_keys, const int32_t* visible, View<float> out) noexcept {
   const int64_t q_width = config.q_width(), kv_width = config.kv_width(), n = qkv.rows;
   const auto cos = rope_.cos(first, n), sin = rope_.sin(first, n);
   ops_->rope(qkv.cols_from(0, q_width + kv_width), static_cast<int32_t>(config.head_dim), cos, sin);
-  ops_->kv_store(cache, first, qkv.cols_from(q_width, kv_width), qkv.cols_from(q_width + kv_width, kv_width));
+  ops_->kv_store(cache, first, qkv.cols_from(q_width, kv_width),
+                 qkv.cols_from(q_width + kv_width, kv_width));
   AttentionArgs args;
   args.q = qkv.cols_from(0, q_width);
   args.n_heads = static_cast<int32_t>(config.n_heads);
@@ -212,11 +225,13 @@ void PiRun::backbone_layer(size_t i) noexcept {
   if (i + 1 == model_->backbone.size()) {
     const View<float> kv(prefix_qkv_, n, 2 * kv_width);
     ops_->linear(y, layer.qkv, {.y = kv});
-    ops_->rope(kv.cols_from(0, kv_width), static_cast<int32_t>(config.head_dim), rope_.cos(0, n), rope_.sin(0, n));
+    ops_->rope(kv.cols_from(0, kv_width), static_cast<int32_t>(config.head_dim), rope_.cos(0, n),
+               rope_.sin(0, n));
     ops_->kv_store(caches_[i], 0, kv.cols_from(0, kv_width), kv.cols_from(kv_width, kv_width));
     return;
   }
-  const View<float> qkv(prefix_qkv_, n, config.q_width() + 2 * kv_width), att(prefix_att_, n, config.q_width());
+  const View<float> qkv(prefix_qkv_, n, config.q_width() + 2 * kv_width),
+      att(prefix_att_, n, config.q_width());
   const View<float> mlp(prefix_mlp_, n, config.mlp);
   ops_->linear(y, layer.qkv, {.y = qkv});
   attend(config, qkv, caches_[i], 0, n, nullptr, att);
@@ -231,7 +246,8 @@ void PiRun::encode_prefix(std::span<const int32_t> tokens) noexcept {
   n_prefix_ = n_images + static_cast<int64_t>(tokens.size());
   OUTRIDER_ASSERT(n_prefix_ + model_->config.suffix_tokens() <= rope_.n_positions());
   embed_text(tokens);
-  if (taps_ != nullptr) tap("prefix_embd", -1, View<const float>(prefix_, n_prefix_, model_->config.backbone.width));
+  if (taps_ != nullptr)
+    tap("prefix_embd", -1, View<const float>(prefix_, n_prefix_, model_->config.backbone.width));
   for (size_t i = 0; i < model_->backbone.size(); ++i) {
     backbone_layer(i);
     if (taps_ != nullptr) tap_cache(i);
@@ -249,8 +265,9 @@ void PiRun::start(std::span<const float> noise, std::span<const float> state) no
   if (c.family != PiFamily::kPi0) return;
   OUTRIDER_ASSERT(static_cast<int64_t>(state.size()) == c.action_dim);
   visible_[0] = static_cast<int32_t>(n_prefix_ + 1);  // the state token does not see the actions
-  ops_->linear(View<const float>(state.data(), 1, c.action_dim), model_->state.w,
-               {.y = View<float>(state_token_, 1, c.expert.width), .bias = model_->state.bias.data()});
+  ops_->linear(
+      View<const float>(state.data(), 1, c.action_dim), model_->state.w,
+      {.y = View<float>(state_token_, 1, c.expert.width), .bias = model_->state.bias.data()});
 }
 
 void PiRun::embed_suffix(int64_t step) noexcept {
@@ -258,14 +275,17 @@ void PiRun::embed_suffix(int64_t step) noexcept {
   const int64_t width = m.config.expert.width, n = m.config.action_steps;
   const View<const float> x(x_.data(), n, m.config.action_dim);
   if (m.config.family == PiFamily::kPi05) {
-    ops_->linear(x, m.action_in.w, {.y = View<float>(suffix_, n, width), .bias = m.action_in.bias.data()});
+    ops_->linear(x, m.action_in.w,
+                 {.y = View<float>(suffix_, n, width), .bias = m.action_in.bias.data()});
     return;
   }
   std::copy_n(state_token_, width, suffix_);
   const View<float> tokens(suffix_ + width, n, width), hidden(suffix_y_, n, width);
   ops_->linear(x, m.action_in.w, {.y = tokens, .bias = m.action_in.bias.data()});
-  ops_->linear(tokens, m.action_time_in, {.y = hidden, .bias = m.action_time_bias.data() + step * width,
-                                          .activation = Activation::kSilu});
+  ops_->linear(tokens, m.action_time_in,
+               {.y = hidden,
+                .bias = m.action_time_bias.data() + step * width,
+                .activation = Activation::kSilu});
   ops_->linear(hidden, m.action_time_out.w, {.y = tokens, .bias = m.action_time_out.bias.data()});
 }
 
@@ -277,19 +297,23 @@ void PiRun::expert_layer(size_t i, int64_t step) noexcept {
   const int64_t n = m.config.suffix_tokens();
   const float eps = 1e-6f;
   const View<float> h(suffix_, n, config.width), y(suffix_y_, n, config.width);
-  const View<float> qkv(suffix_qkv_, n, config.q_width() + 2 * config.kv_width()), att(suffix_att_, n, config.q_width());
+  const View<float> qkv(suffix_qkv_, n, config.q_width() + 2 * config.kv_width()),
+      att(suffix_att_, n, config.q_width());
   const View<float> mlp(suffix_mlp_, n, config.mlp);
-  const auto norm = [&](const std::vector<float>& stored, const std::vector<Modulation>& modulation) {
+  const auto norm = [&](const std::vector<float>& stored,
+                        const std::vector<Modulation>& modulation) {
     const float* scale = adaptive ? modulation[i].scale(step) : stored.data();
     ops_->rms_norm(h, scale, adaptive ? modulation[i].shift(step) : nullptr, eps, y);
   };
   norm(layer.norm1, m.modulation1);
   ops_->linear(y, layer.qkv, {.y = qkv});
   attend(config, qkv, caches_[i], n_prefix_, n_prefix_ + n, visible_.data(), att);
-  ops_->linear(att, layer.o, {.y = h, .add = true, .gate = adaptive ? m.modulation1[i].gate(step) : nullptr});
+  ops_->linear(att, layer.o,
+               {.y = h, .add = true, .gate = adaptive ? m.modulation1[i].gate(step) : nullptr});
   norm(layer.norm2, m.modulation2);
   ops_->gated_linear(y, layer.gate_up, Activation::kGeluTanh, mlp);
-  ops_->linear(mlp, layer.down, {.y = h, .add = true, .gate = adaptive ? m.modulation2[i].gate(step) : nullptr});
+  ops_->linear(mlp, layer.down,
+               {.y = h, .add = true, .gate = adaptive ? m.modulation2[i].gate(step) : nullptr});
 }
 
 void PiRun::denoise(int64_t step) noexcept {
@@ -301,7 +325,8 @@ void PiRun::denoise(int64_t step) noexcept {
   if (taps_ != nullptr) tap("suffix_embd", step, View<const float>(suffix_, n, width));
   for (size_t i = 0; i < m.expert.size(); ++i) expert_layer(i, step);
   // Only the action rows go through the last norm and the output projection.
-  const View<float> h(suffix_ + (n - c.action_steps) * width, c.action_steps, width), y(suffix_y_, c.action_steps, width);
+  const View<float> h(suffix_ + (n - c.action_steps) * width, c.action_steps, width),
+      y(suffix_y_, c.action_steps, width);
   const bool adaptive = c.family == PiFamily::kPi05;
   ops_->rms_norm(h, adaptive ? m.final_modulation.scale(step) : m.expert_norm.data(),
                  adaptive ? m.final_modulation.shift(step) : nullptr, 1e-6f, y);
@@ -321,7 +346,8 @@ bool PiRun::finite() const noexcept {
 // ---- taps ---------------------------------------------------------------------------------------
 
 void PiRun::tap(const char* name, int64_t index, View<const float> rows) {
-  taps_->record(index < 0 ? std::string(name) : std::string(name) + "_" + std::to_string(index), rows);
+  taps_->record(index < 0 ? std::string(name) : std::string(name) + "_" + std::to_string(index),
+                rows);
 }
 
 void PiRun::tap_cache(size_t layer) {

@@ -14,18 +14,19 @@ namespace outrider {
 
 class PiRun {
  public:
-  // [setup] `ops` must be reserved for pi_limits(config, max_views, max_prefix()) and outlive the run.
-  // Errors: kNoMemory.
-  static Result<std::unique_ptr<PiRun>> make(std::shared_ptr<const PiModel> model, Ops& ops, int64_t max_views,
-                                             int64_t max_text_tokens);
+  // [setup] `ops` must be reserved for pi_limits(config, max_views, max_prefix()) and outlive the
+  // run. Errors: kNoMemory.
+  static Result<std::unique_ptr<PiRun>> make(std::shared_ptr<const PiModel> model, Ops& ops,
+                                             int64_t max_views, int64_t max_text_tokens);
   static int64_t max_prefix(const PiConfig& config, int64_t max_views, int64_t max_text_tokens) {
     return max_views * config.vision.n_tokens() + max_text_tokens;
   }
 
-  // [hot] Views that are seen, in order: packed RGB, image_size x image_size x 3. At most max_views.
+  // [hot] Views that are seen, in order: packed RGB, image_size x image_size x 3. At most
+  // max_views.
   void encode_views(std::span<const uint8_t* const> views) noexcept;
-  // [hot] Text ids behind the image tokens, then the backbone: leaves keys and values of the prefix.
-  // Ids must lie in the vocabulary and fit max_text_tokens (asserted: the caller checked).
+  // [hot] Text ids behind the image tokens, then the backbone: leaves keys and values of the
+  // prefix. Ids must lie in the vocabulary and fit max_text_tokens (asserted: the caller checked).
   void encode_prefix(std::span<const int32_t> tokens) noexcept;
   // [hot] noise [action_steps, action_dim] is x at t = 1; state [action_dim] (PI0 only).
   void start(std::span<const float> noise, std::span<const float> state) noexcept;
@@ -52,8 +53,8 @@ class PiRun {
   void embed_text(std::span<const int32_t> tokens) noexcept;
   void embed_suffix(int64_t step) noexcept;
   void expert_layer(size_t i, int64_t step) noexcept;
-  void attend(const GemmaConfig& config, View<float> qkv, const KvCache& cache, int64_t first, int64_t n_keys,
-              const int32_t* visible, View<float> out) noexcept;
+  void attend(const GemmaConfig& config, View<float> qkv, const KvCache& cache, int64_t first,
+              int64_t n_keys, const int32_t* visible, View<float> out) noexcept;
   void tap(const char* name, int64_t index, View<const float> rows);
   void tap_cache(size_t layer);
 
@@ -63,7 +64,7 @@ class PiRun {
   RopeTable rope_;
   TapRecorder* taps_ = nullptr;
   int64_t n_views_ = 0, n_prefix_ = 0;
-  float pixel_[256] = {};            // u8 / 255 * 2 - 1
+  float pixel_[256] = {};  // u8 / 255 * 2 - 1
 
   // Named views of the arena. m: rows in use, set per pass.
   float *patches_ = nullptr, *vision_h_ = nullptr, *vision_y_ = nullptr, *vision_qkv_ = nullptr,
@@ -71,10 +72,10 @@ class PiRun {
   KvCache vision_cache_;
   float *prefix_ = nullptr, *prefix_y_ = nullptr, *prefix_qkv_ = nullptr, *prefix_att_ = nullptr,
         *prefix_mlp_ = nullptr;
-  std::span<KvCache> caches_;        // one a layer; prefix first, suffix behind it
+  std::span<KvCache> caches_;  // one a layer; prefix first, suffix behind it
   float *suffix_ = nullptr, *suffix_y_ = nullptr, *suffix_qkv_ = nullptr, *suffix_att_ = nullptr,
         *suffix_mlp_ = nullptr, *state_token_ = nullptr, *velocity_ = nullptr;
-  std::span<int32_t> visible_;       // keys each suffix token sees
+  std::span<int32_t> visible_;  // keys each suffix token sees
   std::span<float> x_;
 };
 

@@ -6,8 +6,8 @@
 
 namespace outrider {
 
-// PI0.5 when time_mlp_in.* or any *.dense.weight is there; PI0 with state_proj and action_time_mlp_in.
-// Errors: kNotFound when neither fits.
+// PI0.5 when time_mlp_in.* or any *.dense.weight is there; PI0 with state_proj and
+// action_time_mlp_in. Errors: kNotFound when neither fits.
 Result<PiFamily> guess_family(const SafeTensorsFile& file);
 
 // config must be complete. Errors as read_pi_weights.

@@ -7,7 +7,8 @@ NormRef read_norm(WeightReader& reader, const std::string& prefix, int64_t n) {
   return {reader.values(prefix + ".weight", n), reader.values(prefix + ".bias", n)};
 }
 
-VisionLayerRef read_vision_layer(WeightReader& reader, const PiNames& names, const VisionConfig& config, int64_t i) {
+VisionLayerRef read_vision_layer(WeightReader& reader, const PiNames& names,
+                                 const VisionConfig& config, int64_t i) {
   const int64_t width = config.width;
   const auto linear = [&](const char* pattern, int64_t n_out, int64_t n_in) {
     return reader.linear(at_layer(pattern, i), n_out, n_in);
@@ -29,8 +30,8 @@ VisionLayerRef read_vision_layer(WeightReader& reader, const PiNames& names, con
   return layer;
 }
 
-GemmaNormRef read_gemma_norm(WeightReader& reader, const std::string& plain, const std::string& dense,
-                             int64_t width, bool adaptive) {
+GemmaNormRef read_gemma_norm(WeightReader& reader, const std::string& plain,
+                             const std::string& dense, int64_t width, bool adaptive) {
   GemmaNormRef norm;
   if (adaptive) {
     norm.dense = reader.linear(dense, 3 * width, width);
@@ -40,14 +41,16 @@ GemmaNormRef read_gemma_norm(WeightReader& reader, const std::string& plain, con
   return norm;
 }
 
-GemmaLayerRef read_gemma_layer(WeightReader& reader, const PiNames::Gemma& names, const GemmaConfig& config,
-                               int64_t i, bool adaptive) {
+GemmaLayerRef read_gemma_layer(WeightReader& reader, const PiNames::Gemma& names,
+                               const GemmaConfig& config, int64_t i, bool adaptive) {
   const auto matrix = [&](const char* pattern, int64_t n_out, int64_t n_in) {
     return reader.matrix(at_layer(pattern, i) + ".weight", n_out, n_in);
   };
   GemmaLayerRef layer;
-  layer.norm1 = read_gemma_norm(reader, at_layer(names.norm1, i), at_layer(names.norm1_dense, i), config.width, adaptive);
-  layer.norm2 = read_gemma_norm(reader, at_layer(names.norm2, i), at_layer(names.norm2_dense, i), config.width, adaptive);
+  layer.norm1 = read_gemma_norm(reader, at_layer(names.norm1, i), at_layer(names.norm1_dense, i),
+                                config.width, adaptive);
+  layer.norm2 = read_gemma_norm(reader, at_layer(names.norm2, i), at_layer(names.norm2_dense, i),
+                                config.width, adaptive);
   layer.q = matrix(names.q, config.q_width(), config.width);
   layer.k = matrix(names.k, config.kv_width(), config.width);
   layer.v = matrix(names.v, config.kv_width(), config.width);
@@ -58,7 +61,8 @@ GemmaLayerRef read_gemma_layer(WeightReader& reader, const PiNames::Gemma& names
   return layer;
 }
 
-void read_vision(WeightReader& reader, const PiNames& names, const PiConfig& config, PiWeights& out) {
+void read_vision(WeightReader& reader, const PiNames& names, const PiConfig& config,
+                 PiWeights& out) {
   const VisionConfig& v = config.vision;
   out.patch = reader.linear(names.patch, v.width, 3 * v.patch_size * v.patch_size);
   out.position = reader.values(std::string(names.position) + ".weight", v.n_tokens() * v.width);
@@ -69,7 +73,8 @@ void read_vision(WeightReader& reader, const PiNames& names, const PiConfig& con
   out.projector = reader.linear(names.projector, config.backbone.width, v.width);
 }
 
-void read_heads(WeightReader& reader, const PiNames& names, const PiConfig& config, PiWeights& out) {
+void read_heads(WeightReader& reader, const PiNames& names, const PiConfig& config,
+                PiWeights& out) {
   const int64_t width = config.expert.width, dim = config.action_dim;
   out.action_in = reader.linear(names.action_in, width, dim);
   out.action_out = reader.linear(names.action_out, dim, width);
@@ -85,21 +90,23 @@ void read_heads(WeightReader& reader, const PiNames& names, const PiConfig& conf
 
 }  // namespace
 
-Result<PiWeights> read_pi_weights(const TensorSource& policy, const TensorSource& vision, const PiNames& names,
-                                  const PiConfig& config) {
+Result<PiWeights> read_pi_weights(const TensorSource& policy, const TensorSource& vision,
+                                  const PiNames& names, const PiConfig& config) {
   PiWeights out;
   out.config = config;
   WeightReader policy_reader(policy), vision_reader(vision);
   const bool adaptive = config.family == PiFamily::kPi05;
   out.embed = policy_reader.matrix(names.embed, config.vocab, config.backbone.width);
   for (int64_t i = 0; i < config.backbone.n_layers && policy_reader.ok(); ++i) {
-    out.backbone.push_back(read_gemma_layer(policy_reader, names.backbone, config.backbone, i, false));
+    out.backbone.push_back(
+        read_gemma_layer(policy_reader, names.backbone, config.backbone, i, false));
   }
   for (int64_t i = 0; i < config.expert.n_layers && policy_reader.ok(); ++i) {
-    out.expert.push_back(
-        read_gemma_layer(policy_reader, names.expert, config.expert, names.expert_first_layer + i, adaptive));
+    out.expert.push_back(read_gemma_layer(policy_reader, names.expert, config.expert,
+                                          names.expert_first_layer + i, adaptive));
   }
-  out.expert_norm = read_gemma_norm(policy_reader, names.expert_norm, names.expert_norm_dense, config.expert.width, adaptive);
+  out.expert_norm = read_gemma_norm(policy_reader, names.expert_norm, names.expert_norm_dense,
+                                    config.expert.width, adaptive);
   read_heads(policy_reader, names, config, out);
   if (!policy_reader.ok()) return policy_reader.failure();
   read_vision(vision_reader, names, config, out);

@@ -30,12 +30,12 @@ struct GemmaLayerRef {
 
 struct PiWeights {
   PiConfig config;
-  LinearRef patch;                 // [width, 3 * patch * patch]: channel, row, column
-  std::vector<float> position;     // [tokens, width]
+  LinearRef patch;              // [width, 3 * patch * patch]: channel, row, column
+  std::vector<float> position;  // [tokens, width]
   std::vector<VisionLayerRef> vision;
   NormRef post_ln;
   LinearRef projector;
-  Matrix embed;                    // [vocab, backbone width]
+  Matrix embed;  // [vocab, backbone width]
   std::vector<GemmaLayerRef> backbone, expert;
   GemmaNormRef expert_norm;
   LinearRef action_in, action_out;
@@ -45,21 +45,23 @@ struct PiWeights {
 
 // Tensor names of one file format; '#' stands for the layer number.
 struct PiNames {
-  const char *patch, *position, *v_ln1, *v_ln2, *v_q, *v_k, *v_v, *v_out, *v_fc1, *v_fc2, *post_ln, *projector;
+  const char *patch, *position, *v_ln1, *v_ln2, *v_q, *v_k, *v_v, *v_out, *v_fc1, *v_fc2, *post_ln,
+      *projector;
   // GGUF vision files may carry the two MLP names exchanged; the shape then decides.
   bool mlp_names_may_be_exchanged;
   const char* embed;
   struct Gemma {
     const char *norm1, *norm2, *norm1_dense, *norm2_dense, *q, *k, *v, *o, *gate, *up, *down;
   } backbone, expert;
-  int64_t expert_first_layer;      // number of the first expert layer in the names
+  int64_t expert_first_layer;  // number of the first expert layer in the names
   const char *expert_norm, *expert_norm_dense;
-  const char *action_in, *action_out, *state, *action_time_in, *action_time_out, *time_in, *time_out;
+  const char *action_in, *action_out, *state, *action_time_in, *action_time_out, *time_in,
+      *time_out;
 };
 
 // Collects every weight that config promises. Errors: kNotFound (missing tensor, wrong shape),
 // kUnsupported (element type), each naming file and tensor.
-Result<PiWeights> read_pi_weights(const TensorSource& policy, const TensorSource& vision, const PiNames& names,
-                                  const PiConfig& config);
+Result<PiWeights> read_pi_weights(const TensorSource& policy, const TensorSource& vision,
+                                  const PiNames& names, const PiConfig& config);
 
 }  // namespace outrider

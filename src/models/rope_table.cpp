@@ -6,7 +6,8 @@
 
 namespace outrider {
 
-RopeTable RopeTable::make(int64_t n_positions, int64_t head_dim, double base, bool round_frequencies) {
+RopeTable RopeTable::make(int64_t n_positions, int64_t head_dim, double base,
+                          bool round_frequencies) {
   RopeTable table;
   table.n_positions_ = n_positions;
   table.half_ = head_dim / 2;
@@ -14,8 +15,8 @@ RopeTable RopeTable::make(int64_t n_positions, int64_t head_dim, double base, bo
   table.cos_.resize(n);
   table.sin_.resize(n);
   for (int64_t j = 0; j < table.half_; ++j) {
-    float frequency =
-        static_cast<float>(std::pow(base, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim)));
+    float frequency = static_cast<float>(
+        std::pow(base, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim)));
     if (round_frequencies) frequency = round_to_bf16(frequency);
     for (int64_t p = 0; p < n_positions; ++p) {
       const double angle = static_cast<double>(p) * static_cast<double>(frequency);

@@ -43,8 +43,9 @@ Error missing(const TensorSource& source, const std::string& name) {
 
 Error wrong_shape(const TensorSource& source, const std::string& name, const TensorInfo& info,
                   const std::vector<int64_t>& wanted) {
-  return make_error(Code::kNotFound, "%s: tensor %s has shape %s, wanted %s (row major)", source.path().c_str(),
-                    name.c_str(), shape_text(info.shape).c_str(), shape_text(wanted).c_str());
+  return make_error(Code::kNotFound, "%s: tensor %s has shape %s, wanted %s (row major)",
+                    source.path().c_str(), name.c_str(), shape_text(info.shape).c_str(),
+                    shape_text(wanted).c_str());
 }
 
 bool is_plain_float(DType type) {
@@ -68,8 +69,10 @@ Matrix WeightReader::matrix(const std::string& name, int64_t n_out, int64_t n_in
   const TensorInfo& info = *found;
   if (!dtype_info(info.dtype).can_be_weight) {
     fail(make_error(Code::kUnsupported,
-                    "%s: tensor %s has element type %s; a weight matrix may be F32 F16 BF16 Q8_0 Q4_0 Q4_K Q6_K",
-                    source_.path().c_str(), name.c_str(), std::string(dtype_info(info.dtype).name).c_str()));
+                    "%s: tensor %s has element type %s; a weight matrix may be F32 F16 BF16 Q8_0 "
+                    "Q4_0 Q4_K Q6_K",
+                    source_.path().c_str(), name.c_str(),
+                    std::string(dtype_info(info.dtype).name).c_str()));
     return {};
   }
   if (info.shape.size() < 2 || info.shape[0] != n_out || product(info.shape, 1) != n_in) {
@@ -87,8 +90,10 @@ std::vector<float> WeightReader::values(const std::string& name, int64_t n) {
   }
   const TensorInfo& info = *found;
   if (!is_plain_float(info.dtype)) {
-    fail(make_error(Code::kUnsupported, "%s: tensor %s has element type %s; norms, biases and tables may be F32 F16 BF16",
-                    source_.path().c_str(), name.c_str(), std::string(dtype_info(info.dtype).name).c_str()));
+    fail(make_error(
+        Code::kUnsupported,
+        "%s: tensor %s has element type %s; norms, biases and tables may be F32 F16 BF16",
+        source_.path().c_str(), name.c_str(), std::string(dtype_info(info.dtype).name).c_str()));
     return {};
   }
   if (product(info.shape, 0) != n) {
@@ -100,7 +105,8 @@ std::vector<float> WeightReader::values(const std::string& name, int64_t n) {
   return out;
 }
 
-LinearRef WeightReader::linear(const std::string& prefix, int64_t n_out, int64_t n_in, bool with_bias) {
+LinearRef WeightReader::linear(const std::string& prefix, int64_t n_out, int64_t n_in,
+                               bool with_bias) {
   LinearRef ref;
   ref.w = matrix(prefix + ".weight", n_out, n_in);
   if (with_bias) ref.bias = values(prefix + ".bias", n_out);

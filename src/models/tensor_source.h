@@ -1,5 +1,5 @@
-// One face over GGUF and safetensors: tensors by name, and a reader that checks shapes and keeps the
-// first failure, so that loading code reads like the list of weights it is.
+// One face over GGUF and safetensors: tensors by name, and a reader that checks shapes and keeps
+// the first failure, so that loading code reads like the list of weights it is.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,0 +1,74 @@
+// The one exported symbol of provider_gguf.so.
+#include <dlfcn.h>
+
+#include <cstdio>
+
+#include "abi/guard.h"
+#include "base/env.h"
+#include "base/json.h"
+#include "providers/gguf/provider.h"
+
+namespace outrider {
+namespace {
+
+Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
+  auto json = Json::parse(config_json, Json::Dialect::kFlatOpen);
+  if (!json) return json.error();
+  const Json* family = json.value().find("model_family");
+  if (family == nullptr || !family->is_string()) {
+    return make_error(
+        Code::kInvalid,
+        "config: key \"model_family\" is missing or no string; this provider has \"pi0\"");
+  }
+  const std::string& name = family->text();
+  if (name == "llm" || name == "mllm") {
+    return make_error(Code::kUnsupported,
+                      "config: model_family \"%s\" is not in this build yet; it has \"pi0\"",
+                      name.c_str());
+  }
+  if (name != "pi0") {
+    return make_error(Code::kUnsupported,
+                      "config: model_family is \"%.80s\", this provider has \"pi0\"", name.c_str());
+  }
+  auto config = read_pi_open_config(json.value());
+  if (!config) return config.error();
+  auto runtime = PiRuntime::open(config.value());
+  if (!runtime) return runtime.error();
+  return publish_pi_runtime(std::move(runtime.value()));
+}
+
+int open_guarded(const char* config_json, frt_model_runtime_v1** out) {
+  if (config_json == nullptr) {
+    const Error error = make_error(Code::kInvalid, "config: NULL, wanted a JSON object");
+    report_open_failure(error);
+    return to_abi(error.code);
+  }
+  auto opened = open_runtime(config_json);
+  if (!opened) {
+    report_open_failure(opened.error());
+    return to_abi(opened.error().code);
+  }
+  *out = opened.value();
+  return FRT_OK;
+}
+
+}  // namespace
+
+// Only one symbol may be exported, so a reason cannot be asked for. Our host offers a sink; any
+// other host can have one line on standard error by OUTRIDER_OPEN_ERRORS=stderr.
+void report_open_failure(const Error& error) noexcept {
+  using Sink = void (*)(const char*);
+  if (auto* sink = reinterpret_cast<Sink>(dlsym(RTLD_DEFAULT, "outrider_open_reason_sink")))
+    sink(error.text);
+  if (env_open_errors_to_stderr())
+    std::fprintf(stderr, "outrider: open failed (%d): %s\n", to_abi(error.code), error.text);
+}
+
+}  // namespace outrider
+
+extern "C" __attribute__((visibility("default"))) int frt_model_runtime_open_v1(
+    const char* config_json, frt_model_runtime_v1** out) {
+  if (out == nullptr) return FRT_ERR_INVALID;
+  *out = nullptr;
+  return outrider::abi::guard([&] { return outrider::open_guarded(config_json, out); });
+}

@@ -1,0 +1,140 @@
+#include "providers/gguf/pi_files.h"
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "base/sha256.h"
+#include "kernels/dispatch.h"
+#include "models/pi_gguf.h"
+
+namespace outrider {
+namespace {
+
+std::string id_text(const FileId& id) {
+  char text[160];
+  std::snprintf(
+      text, sizeof text, "%llx:%llx:%llx:%lld:%lld;", static_cast<unsigned long long>(id.device),
+      static_cast<unsigned long long>(id.inode), static_cast<unsigned long long>(id.size_bytes),
+      static_cast<long long>(id.mtime_ns), static_cast<long long>(id.ctime_ns));
+  return text;
+}
+
+// Values that live as long as somebody uses them, by key. Only touched during open.
+template <class T>
+class SharedByKey {
+ public:
+  template <class Make>
+  Result<std::shared_ptr<const T>> get(const std::string& key, Make&& make) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(map_, [](const auto& entry) { return entry.second.expired(); });
+    if (auto found = map_[key].lock()) return found;
+    Result<std::shared_ptr<const T>> made = make();
+    if (made) {
+      map_[key] = made.value();
+    } else {
+      map_.erase(key);
+    }
+    return made;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const T>> map_;
+};
+
+SharedByKey<PiFiles>& shared_files() {
+  static SharedByKey<PiFiles> shared;
+  return shared;
+}
+SharedByKey<PiModel>& shared_models() {
+  static SharedByKey<PiModel> shared;
+  return shared;
+}
+
+bool has_bf16_dot() {
+  return std::strstr(cpu_features(), "avx512_bf16") != nullptr;
+}
+
+Result<std::string> digest(const MappedFile& file) {
+  auto hex = sha256_hex(file.bytes());
+  file.drop_pages(file.bytes().data(), file.size());
+  return hex;
+}
+
+Result<std::shared_ptr<const PiFiles>> load_files(GgufFile policy, GgufFile vision) {
+  auto config = read_pi_config(policy, vision);
+  if (!config) return config.error();
+  auto tokenizer = SpmTokenizer::from_gguf(policy);
+  if (!tokenizer) return tokenizer.error();
+  if (tokenizer.value().n_pieces() > config.value().vocab) {
+    return make_error(
+        Code::kNotFound,
+        "%s: tokenizer.ggml.tokens has %d pieces, but token_embd.weight has %lld rows",
+        policy.path().c_str(), tokenizer.value().n_pieces(),
+        static_cast<long long>(config.value().vocab));
+  }
+  auto policy_sha = digest(policy.file());
+  if (!policy_sha) return policy_sha.error();
+  auto vision_sha = digest(vision.file());
+  if (!vision_sha) return vision_sha.error();
+  return std::shared_ptr<const PiFiles>(new PiFiles{std::move(policy), std::move(vision),
+                                                    std::move(tokenizer.value()), config.value(),
+                                                    policy_sha.value(), vision_sha.value()});
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const PiFiles>> open_pi_files(const PiOpenConfig& config) {
+  auto policy = GgufFile::open(config.model_path.c_str());
+  if (!policy) return policy.error();
+  auto vision = GgufFile::open(config.mmproj_path.c_str());
+  if (!vision) return vision.error();
+  const std::string key = id_text(policy.value().file().id()) + id_text(vision.value().file().id());
+  return shared_files().get(
+      key, [&] { return load_files(std::move(policy.value()), std::move(vision.value())); });
+}
+
+Result<std::shared_ptr<const PiModel>> open_pi_model(const std::shared_ptr<const PiFiles>& files,
+                                                     const PiConfig& config,
+                                                     const PiOptions& options, Ops& ops) {
+  char key[512];
+  const PiNumerics& n = options.numerics;
+  std::snprintf(key, sizeof key, "%s%s%d:%d%d%d:%lld:%s",
+                id_text(files->policy.file().id()).c_str(),
+                id_text(files->vision.file().id()).c_str(), static_cast<int>(options.precision),
+                n.rope_bf16, n.exact_times, n.quick_gelu_by_flag,
+                static_cast<long long>(config.n_denoise_steps), ops.kernel_table());
+  return shared_models().get(key, [&]() -> Result<std::shared_ptr<const PiModel>> {
+    auto weights = read_pi_gguf(files->policy, files->vision);
+    if (!weights) return weights.error();
+    weights.value().config.n_denoise_steps = config.n_denoise_steps;
+    const MappedFile* mapped[] = {&files->policy.file(), &files->vision.file()};
+    return PiModel::build(weights.value(), options, ops, mapped, files);
+  });
+}
+
+Result<Precision> resolve_precision(const PiOpenConfig& config, const PiFiles& files) {
+  switch (config.precision) {
+    case PrecisionChoice::kF32:
+    case PrecisionChoice::kStored:
+      return Precision::kF32;
+    case PrecisionChoice::kBf16:
+      return Precision::kBf16;
+    case PrecisionChoice::kInt8:
+      return make_error(
+          Code::kUnsupported,
+          "config: precision is \"int8\", this build has \"f32\", \"bf16\" and \"stored\"");
+    case PrecisionChoice::kAuto:
+      break;
+  }
+  // Parity runs and f32 files keep f32; everything else takes the fast path where the CPU has it.
+  const GgufTensor* sample = files.policy.tensor("blk.0.ffn_down.weight");
+  const bool stored_f32 = sample != nullptr && sample->dtype == DType::kF32;
+  if (config.numerics == NumericsChoice::kJetsonPi || stored_f32 || !has_bf16_dot())
+    return Precision::kF32;
+  return Precision::kBf16;
+}
+
+}  // namespace outrider

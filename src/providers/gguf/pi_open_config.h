@@ -1,0 +1,39 @@
+// The open configuration of family pi0: strict, every key known, every value in range.
+// Source: model-runtime ABI section 14, cli-and-config.md 1.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace outrider {
+
+enum class NumericsChoice : uint8_t { kReference, kJetsonPi };
+enum class PrecisionChoice : uint8_t { kAuto, kF32, kBf16, kInt8, kStored };
+enum class SwitchChoice : uint8_t { kAuto, kOn, kOff };
+
+struct PiOpenConfig {
+  std::string model_path, mmproj_path, backend;
+  int64_t n_views = 0, image_height = 0, image_width = 0, image_channels = 0;
+  int64_t action_steps = 0, action_dim = 0;
+  // Optional keys; the defaults below are those of an absent key.
+  NumericsChoice numerics = NumericsChoice::kReference;
+  PrecisionChoice precision = PrecisionChoice::kAuto;
+  SwitchChoice rope_bf16 = SwitchChoice::kAuto;
+  int64_t n_threads = 0;  // <= 0: all that this process may use
+  int64_t num_steps = 0;  // 0: from the file
+  int64_t noise_seed = 41;
+  std::string cache_dir;  // packed weights are not cached by this build; accepted and reported
+  std::string policy_dir;
+};
+
+const char* choice_name(NumericsChoice choice);
+const char* choice_name(PrecisionChoice choice);
+const char* choice_name(SwitchChoice choice);
+
+// `json` is the parsed flat object with model_family "pi0". Errors: kInvalid naming key, value
+// found, value allowed; kUnsupported for a backend other than "cpu" and for policy_dir.
+Result<PiOpenConfig> read_pi_open_config(const Json& json);
+
+}  // namespace outrider

@@ -1,0 +1,228 @@
+#include "providers/gguf/provider.h"
+
+#include <array>
+#include <cstring>
+
+#include "abi/builder.h"
+#include "abi/guard.h"
+#include "outrider/ext/status.h"
+#include "outrider/ext/taps.h"
+
+namespace outrider {
+namespace {
+
+// Owns everything the ABI object refers to; freed by the last release.
+struct Published {
+  std::unique_ptr<PiRuntime> runtime;
+  std::string description;
+  outrider_taps_v1 taps{};
+  outrider_status_v1 status{};
+};
+
+PiRuntime& runtime_of(void* self) {
+  return *static_cast<Published*>(self)->runtime;
+}
+
+// ---- verbs --------------------------------------------------------------------------------------
+
+int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
+  return to_abi(runtime_of(self).set_input(port, data, bytes));
+}
+int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
+  return to_abi(runtime_of(self).get_output(port, out, capacity, written));
+}
+int prepare(void*, uint32_t, uint64_t) {
+  return FRT_ERR_UNSUPPORTED;
+}  // no graph variants
+int step(void* self) {
+  return to_abi(runtime_of(self).step());
+}
+int run_opaque(void* self, uint32_t executor_ref) {
+  return to_abi(runtime_of(self).run_stage(executor_ref));
+}
+const char* last_error(void* self) {
+  return runtime_of(self).last_error();
+}
+void release_owner(void* owner) {
+  delete static_cast<Published*>(owner);
+}
+
+// ---- taps extension -----------------------------------------------------------------------------
+
+int taps_enable(void* self, int on) {
+  return abi::guard([&]() -> int {
+    runtime_of(self).enable_taps(on != 0);
+    return FRT_OK;
+  });
+}
+uint64_t taps_count(void* self) {
+  const TapRecorder* taps = runtime_of(self).taps();
+  return taps == nullptr ? 0 : taps->taps().size();
+}
+const char* taps_name(void* self, uint64_t index) {
+  const TapRecorder* taps = runtime_of(self).taps();
+  if (taps == nullptr || index >= taps->taps().size()) return nullptr;
+  return std::next(taps->taps().begin(), static_cast<int64_t>(index))->first.c_str();
+}
+int taps_read(void* self, const char* name, float* out, uint64_t capacity, uint64_t* n_values,
+              int64_t shape[4], uint32_t* rank) {
+  if (name == nullptr || n_values == nullptr || shape == nullptr || rank == nullptr)
+    return FRT_ERR_INVALID;
+  return abi::guard([&]() -> int {
+    const TapRecorder* taps = runtime_of(self).taps();
+    if (taps == nullptr || taps->taps().empty()) return FRT_ERR_NOT_READY;
+    const auto found = taps->taps().find(name);
+    if (found == taps->taps().end()) return FRT_ERR_NOT_FOUND;
+    const Tap& tap = found->second;
+    *n_values = tap.values.size();
+    *rank = tap.rank;
+    std::copy(tap.shape.begin(), tap.shape.end(), shape);
+    if (out == nullptr || capacity < tap.values.size()) return FRT_ERR_STORAGE;
+    std::copy(tap.values.begin(), tap.values.end(), out);
+    return FRT_OK;
+  });
+}
+
+// ---- status extension ---------------------------------------------------------------------------
+
+uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
+  const PiRuntime::Counters& c = runtime_of(self).counters();
+  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 11> rows = {
+      {{"runs", &c.runs},
+       {"failed_runs", &c.failed_runs},
+       {"refused_inputs", &c.refused_inputs},
+       {"nonfinite_outputs", &c.nonfinite_outputs},
+       {"padded_states", &c.padded_states},
+       {"resized_views", &c.resized_views},
+       {"warm_ups", &c.warm_ups},
+       {"ns_images", &c.ns_images},
+       {"ns_context", &c.ns_context},
+       {"ns_action", &c.ns_action},
+       {"prefix_tokens", &c.prefix_tokens}}};
+  for (size_t i = 0; i < rows.size() && i < capacity && out != nullptr; ++i) {
+    out[i] = {rows[i].first, rows[i].second->load(std::memory_order_relaxed)};
+  }
+  return rows.size();
+}
+const char* status_describe(void* self) {
+  return static_cast<Published*>(self)->description.c_str();
+}
+
+// ---- descriptors --------------------------------------------------------------------------------
+
+struct PortRow {
+  const char* name;
+  uint32_t modality, dtype, layout, direction, required;
+  std::vector<int64_t> shape;
+};
+
+std::vector<PortRow> port_rows(const PiOpenConfig& c) {
+  return {
+      {"images",
+       FRT_MODALITY_IMAGE,
+       FRT_DTYPE_U8,
+       FRT_LAYOUT_NHWC,
+       FRT_PORT_IN,
+       1,
+       {c.n_views, c.image_height, c.image_width, c.image_channels}},
+      {"prompt", FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_LAYOUT_FLAT, FRT_PORT_IN, 1, {-1}},
+      {"state", FRT_MODALITY_STATE, FRT_DTYPE_F32, FRT_LAYOUT_FLAT, FRT_PORT_IN, 1, {-1}},
+      {"actions",
+       FRT_MODALITY_ACTION,
+       FRT_DTYPE_F32,
+       FRT_LAYOUT_FLAT,
+       FRT_PORT_OUT,
+       0,
+       {c.action_steps, c.action_dim}},
+  };
+}
+
+// Optional keys enter the identity when they can change a result and differ from their default.
+std::vector<std::pair<std::string, std::string>> identity_pairs(const PiRuntime& runtime) {
+  const PiOpenConfig& c = runtime.open_config();
+  std::vector<std::pair<std::string, std::string>> pairs = {
+      {"provider", "outrider"},
+      {"model_family", "pi0"},
+      {"model_path", c.model_path},
+      {"mmproj_path", c.mmproj_path},
+      {"weights_sha256", runtime.files().policy_sha256},
+      {"mmproj_sha256", runtime.files().vision_sha256},
+      {"backend", c.backend},
+      {"stage_plan", "context_action"},
+  };
+  const PiOpenConfig defaults;
+  if (c.numerics != defaults.numerics) pairs.emplace_back("numerics", choice_name(c.numerics));
+  if (c.precision != defaults.precision) pairs.emplace_back("precision", choice_name(c.precision));
+  if (c.num_steps != defaults.num_steps && c.num_steps != runtime.files().config.n_denoise_steps) {
+    pairs.emplace_back("num_steps", std::to_string(c.num_steps));
+  }
+  if (c.noise_seed != defaults.noise_seed)
+    pairs.emplace_back("noise_seed", std::to_string(c.noise_seed));
+  if (c.rope_bf16 != defaults.rope_bf16) pairs.emplace_back("rope_bf16", choice_name(c.rope_bf16));
+  return pairs;
+}
+
+// A metadata builder that is discarded unless it was consumed.
+class Builder {
+ public:
+  Builder() : handle_(frt_model_runtime_builder_create_metadata()) {}
+  ~Builder() {
+    if (handle_ != nullptr) frt_runtime_builder_finish(handle_, nullptr, nullptr, nullptr);
+  }
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+  frt_runtime_builder get() const { return handle_; }
+  void consumed() { handle_ = nullptr; }
+
+ private:
+  frt_runtime_builder handle_;
+};
+
+bool describe(frt_runtime_builder b, Published& published) {
+  bool ok = b != nullptr;
+  for (const auto& [key, value] : identity_pairs(*published.runtime)) {
+    ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
+  }
+  ok = ok && frt_runtime_builder_set_manifest(b, published.description.c_str()) == 0;
+  for (const PortRow& port : port_rows(published.runtime->open_config())) {
+    ok = ok && frt_runtime_builder_add_port(
+                   b, port.name, port.modality, port.dtype, port.layout, port.direction,
+                   FRT_UPDATE_STAGED, port.required, port.shape.data(),
+                   static_cast<uint32_t>(port.shape.size()), 0, nullptr, 0, 0) == 0;
+  }
+  const uint32_t after_context[] = {0};
+  ok = ok && frt_runtime_builder_add_generic_stage(b, "context", FRT_EXECUTOR_OPAQUE,
+                                                   PiRuntime::kContextRef, nullptr, 0) == 0;
+  ok = ok && frt_runtime_builder_add_generic_stage(b, "action", FRT_EXECUTOR_OPAQUE,
+                                                   PiRuntime::kActionRef, after_context, 1) == 0;
+  return ok && frt_runtime_builder_set_generic_stage_runner(b, &published, run_opaque) == 0;
+}
+
+}  // namespace
+
+Result<frt_model_runtime_v1*> publish_pi_runtime(std::unique_ptr<PiRuntime> runtime) {
+  auto published = std::make_unique<Published>();
+  published->runtime = std::move(runtime);
+  published->description = published->runtime->describe();
+  published->taps = {
+      1, sizeof(outrider_taps_v1), published.get(), taps_enable, taps_count, taps_name, taps_read};
+  published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
+                       status_describe};
+  Builder builder;
+  if (!describe(builder.get(), *published)) {
+    return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
+                      abi::builder_error(builder.get()));
+  }
+  const frt_model_runtime_verbs verbs = {
+      sizeof(frt_model_runtime_verbs), 0, set_input, get_output, prepare, step, last_error};
+  const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_TAPS, 1, &published->taps},
+                                            {OUTRIDER_EXT_STATUS, 1, &published->status}};
+  auto made = abi::finish_model(builder.get(), &verbs, published.get(), published.get(), nullptr,
+                                release_owner, extensions);
+  if (!made) return made.error();
+  builder.consumed();
+  published.release();  // release_owner frees it
+  return made;
+}
+
+}  // namespace outrider

@@ -1,0 +1,143 @@
+// The layer table is a test: every #include between modules must be an arrow of cmake/layers.txt.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path kRoot = OUTRIDER_SOURCE_DIR;
+
+std::map<std::string, std::set<std::string>> read_table() {
+  std::map<std::string, std::set<std::string>> table;
+  std::ifstream in(kRoot / "cmake/layers.txt");
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const size_t colon = line.find(':');
+    std::istringstream allowed(line.substr(colon + 1));
+    auto& row = table[line.substr(0, colon)];
+    for (std::string name; allowed >> name;) row.insert(name);
+  }
+  return table;
+}
+
+// Module of a path relative to src/ or the root: the longest row name that is a prefix.
+std::string module_of(const std::string& path,
+                      const std::map<std::string, std::set<std::string>>& table) {
+  std::string best;
+  for (const auto& [name, allowed] : table) {
+    if (path.rfind(name + "/", 0) == 0 && name.size() > best.size()) best = name;
+  }
+  return best;
+}
+
+bool is_source(const fs::path& path) {
+  const std::string ext = path.extension().string();
+  return ext == ".h" || ext == ".cpp" || ext == ".c";
+}
+
+template <class Visit>
+void for_each_include(const fs::path& file, Visit&& visit) {
+  std::ifstream in(file);
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.rfind("#include \"", 0) != 0) continue;
+    const size_t end = line.find('"', 10);
+    visit(number, line.substr(10, end - 10));
+  }
+}
+
+TEST(Layers, every_include_is_an_arrow_of_the_table) {
+  const auto table = read_table();
+  ASSERT_GT(table.size(), 8u);
+  int n_files = 0, n_arrows = 0;
+  for (const char* top : {"src", "cli"}) {
+    if (!fs::exists(kRoot / top)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      ++n_files;
+      std::string path = fs::relative(entry.path(), kRoot).string();
+      if (path.rfind("src/", 0) == 0) path = path.substr(4);
+      const std::string from = module_of(path, table);
+      EXPECT_FALSE(from.empty()) << path << " belongs to no row of cmake/layers.txt";
+      if (from.empty()) continue;
+      for_each_include(entry.path(), [&](int line, const std::string& included) {
+        if (included.rfind("outrider/", 0) == 0) return;  // public C headers are open to all
+        const std::string to = module_of(included, table);
+        EXPECT_FALSE(to.empty()) << path << ":" << line << " includes " << included
+                                 << ", which is in no module";
+        const bool allowed = to == from || to == "base" || table.at(from).count(to) != 0;
+        EXPECT_TRUE(allowed) << path << ":" << line << ": " << from << " may not include " << to;
+        n_arrows += to != from;
+      });
+    }
+  }
+  EXPECT_GT(n_files, 20);
+  EXPECT_GT(n_arrows, 20);
+}
+
+TEST(Layers, the_table_has_no_cycle) {
+  const auto table = read_table();
+  std::map<std::string, int> state;
+  auto visit = [&](auto&& self, const std::string& name) -> bool {
+    if (state[name] == 1) return false;
+    if (state[name] == 2) return true;
+    state[name] = 1;
+    const auto row = table.find(name);
+    if (row != table.end()) {
+      for (const std::string& next : row->second) {
+        if (!self(self, next)) return false;
+      }
+    }
+    state[name] = 2;
+    return true;
+  };
+  for (const auto& [name, allowed] : table) EXPECT_TRUE(visit(visit, name)) << name;
+}
+
+TEST(Layers, runtime_and_model_modules_meet_only_in_providers_and_cli) {
+  const auto table = read_table();
+  const std::set<std::string> runtime = {"abi", "host"};
+  for (const auto& [name, allowed] : table) {
+    if (name == "cli" || name.rfind("providers/", 0) == 0) continue;
+    for (const std::string& to : allowed) {
+      EXPECT_EQ(runtime.count(name), runtime.count(to)) << name << " -> " << to;
+    }
+  }
+}
+
+TEST(Sources, only_base_env_reads_the_environment) {
+  for (const char* top : {"src", "cli"}) {
+    if (!fs::exists(kRoot / top)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      if (entry.path().string().find("src/base/env") != std::string::npos) continue;
+      std::ifstream in(entry.path());
+      std::stringstream text;
+      text << in.rdbuf();
+      EXPECT_EQ(text.str().find("getenv("), std::string::npos) << entry.path();
+    }
+  }
+}
+
+TEST(PublicHeaders, are_c_and_include_no_private_header) {
+  int n = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "include")) {
+    if (!entry.is_regular_file()) continue;
+    ++n;
+    for_each_include(entry.path(), [&](int line, const std::string& included) {
+      EXPECT_EQ(included.rfind("outrider/", 0), 0u)
+          << entry.path() << ":" << line << " includes " << included;
+    });
+  }
+  EXPECT_GE(n, 4);
+}
+
+}  // namespace
