@@ -173,6 +173,9 @@ TEST(FC46, a_number_beyond_the_largest_double_is_refused_and_a_tiny_one_is_zero)
   EXPECT_EQ(good("1e-999").number(), 0.0);
   EXPECT_TRUE(std::signbit(good("-1e-999").number()));
   EXPECT_EQ(good("1e-99999999999999999999999").number(), 0.0);
+  EXPECT_EQ(good("0." + std::string(400, '0') + "1e10").number(), 0.0);
+  EXPECT_NE(error_of("0." + std::string(100, '0') + "1e500").find("out of range"),
+            std::string::npos);
 }
 
 TEST(FC46, minus_zero_is_kept_and_integers_are_exact_up_to_the_borders_of_int64) {
