@@ -18,7 +18,8 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-template <size_t kSlots>
+// kMidRead is for tests, which let the producer go on in the middle of a read.
+template <size_t kSlots, void (*kMidRead)() = nullptr>
 class EventRing {
   static_assert(kSlots > 0 && (kSlots & (kSlots - 1)) == 0, "a power of two");
 
@@ -95,6 +96,7 @@ class EventRing {
     Event copy;
     copy.time_ns = slot.time_ns.load(std::memory_order_acquire);
     copy.id = slot.id.load(std::memory_order_acquire);
+    if constexpr (kMidRead != nullptr) kMidRead();
     copy.a = slot.a.load(std::memory_order_acquire);
     copy.b = slot.b.load(std::memory_order_acquire);
     if (slot.sequence.load(std::memory_order_relaxed) != written(ticket)) return false;
