@@ -46,7 +46,8 @@ OUTRIDER_API int outrider_find_port(const outrider_session* session, const char*
 /* [hot] Verbs. The callee copies what set_input is given. Codes are the runtime's own; this host itself
  * answers -1 for an unknown port, a port of the other direction, data NULL with bytes above 0, written
  * NULL; -3 for a verb the runtime leaves NULL and for a SWAP port (a window on a device: data moves
- * through STAGED ports only); -8 when the runtime throws, or returns a code above 0. Outputs are
+ * through STAGED ports only); -8 when the runtime throws, returns a code above 0, or
+ * claims to have stored more than capacity. Outputs are
  * delivered as the runtime gives them: whether its numbers are finite is the runtime's promise, not
  * checked here. *written is 0 unless the runtime set it (with -5: the bytes needed). */
 OUTRIDER_API int outrider_set_input(outrider_session* session, uint32_t port, const void* data, uint64_t bytes);

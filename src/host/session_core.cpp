@@ -105,9 +105,14 @@ int SessionCore::get_output(uint32_t port, void* out, uint64_t capacity,
   if (out == nullptr && capacity > 0) return refuse(Fault::kNullData, kVerb, FRT_ERR_INVALID, port);
   const auto verb = contract_.verbs.get_output;
   if (verb == nullptr) return refuse(Fault::kNoVerb, kVerb, FRT_ERR_UNSUPPORTED, port);
-  return settle(
-      call_foreign([&] { return verb(runtime().self, port, out, capacity, written, -1); }), kVerb,
-      port);
+  const ForeignCall call =
+      call_foreign([&] { return verb(runtime().self, port, out, capacity, written, -1); });
+  if (call.ok() && *written > capacity) {  // believed, it would make the caller read too far
+    const uint64_t claimed = *written;
+    *written = 0;
+    return refuse(Fault::kOverrun, kVerb, FRT_ERR_FAILED, port, claimed);
+  }
+  return settle(call, kVerb, port);
 }
 
 int SessionCore::fire(uint64_t stage) noexcept {
@@ -215,6 +220,11 @@ void SessionCore::describe(char* out, size_t n) const noexcept {
     case Fault::kPositive:
       std::snprintf(out, n, "%s %.96s: the runtime returned %" PRIu64 "; codes are 0 or negative",
                     verb, name, f.other);
+      return;
+    case Fault::kOverrun:
+      std::snprintf(
+          out, n, "%s %.96s: the runtime claims %" PRIu64 " bytes, more than it was given room for",
+          verb, name, f.other);
       return;
     case Fault::kProvider:
       provider_words(words, sizeof words);

@@ -52,6 +52,7 @@ class SessionCore {
     kProvider,
     kThrew,
     kPositive,
+    kOverrun,
   };
   enum class Verb : uint8_t { kSetInput, kGetOutput, kRunStage, kStep };
   struct Failure {

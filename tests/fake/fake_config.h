@@ -25,6 +25,7 @@ struct FakeConfig {
   int64_t raw_throw_at = 0;  // tick that throws through the C border
   int64_t sleep_ms = 0;      // every stage takes at least this long
   int64_t alloc_in_tick = 0, lock_in_tick = 0, write_in_tick = 0;  // forbidden acts per tick
+  int64_t overrun_bytes = 0;  // outputs claim to be this much longer than what was stored
   int64_t leak_bytes = 0;     // lost in every tick, to show that a memory test can fail
   int64_t open_code = 0;      // open fails with this
   int64_t open_alloc_mb = 0;  // open takes this much memory

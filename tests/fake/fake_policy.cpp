@@ -249,6 +249,7 @@ int FakePolicy::copy_out(const void* data, uint64_t n_bytes, void* out, uint64_t
                 static_cast<unsigned long long>(capacity),
                 static_cast<unsigned long long>(n_bytes));
   if (n_bytes > 0) std::memcpy(out, data, n_bytes);
+  *written += static_cast<uint64_t>(config_.overrun_bytes);
   error_[0] = '\0';
   return FRT_OK;
 }

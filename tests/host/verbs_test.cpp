@@ -125,6 +125,16 @@ TEST(HostVerbs, any_negative_code_of_a_stage_passes_and_a_positive_one_becomes_a
   EXPECT_HAS(s.error(), "returned 5");
 }
 
+TEST(HostVerbs, a_runtime_that_claims_more_than_the_storage_holds_is_not_believed) {
+  CSession s(fake_config({{"require_inputs", "0"}, {"overrun_bytes", "1"}}));
+  ASSERT_EQ(outrider_tick(s), 0);
+  float actions[12];
+  uint64_t written = 7;
+  EXPECT_EQ(outrider_get_output(s, 3, actions, sizeof actions, &written), -8);
+  EXPECT_EQ(written, 0u);
+  EXPECT_HAS(s.error(), "49 bytes");
+}
+
 TEST(HostVerbs, exceptions_end_at_the_border) {
   CSession guarded(fake_config({{"require_inputs", "0"}, {"throw_at", "1"}}));
   EXPECT_EQ(outrider_tick(guarded), -8);
