@@ -42,6 +42,11 @@ int byte_value(std::string_view text) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
+// False for the bytes that UTF-8 never has, and for the blank, which is U+2581 by then.
+bool occurs_in_blanked_text(int byte) {
+  return byte != ' ' && byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
+}
+
 size_t valid_prefix_bytes(std::string_view text) {
   size_t at = 0;
   while (const size_t n = utf8_sequence_bytes(text.substr(at))) at += n;
@@ -99,7 +104,7 @@ struct SpmTokenizer::Index {
   PieceTable table;
   SpecialCutter user_defined;  // parse_special off
   SpecialCutter all_special;   // parse_special on
-  int32_t byte_ids[256];       // all -1 when the vocabulary has no byte pieces
+  int32_t byte_ids[256];       // -1 where there is no byte piece
   bool has_bytes = false;
 
   Result<void> build();
@@ -270,23 +275,31 @@ Result<void> SpmTokenizer::Index::build() {
   return {};
 }
 
-// Byte pieces come all or not at all. With none of them an unknown character becomes the unknown
-// id; with some of them a text would depend on which byte it happens to need.
+// A vocabulary without any byte piece gives the unknown id to unknown characters. With some of them
+// every byte that a text can need must be there. A byte is not needed when its character is a piece
+// itself (some writers of the Gemma vocabulary store the tab so), or when no text has it.
 Result<void> SpmTokenizer::Index::collect_bytes() {
   std::fill(std::begin(byte_ids), std::end(byte_ids), PieceTable::kNone);
+  int n_there = 0;
   for (size_t i = 0; i < vocab.pieces.size(); ++i) {
-    if (vocab.pieces[i].type == PieceType::kByte)
-      byte_ids[byte_value(vocab.pieces[i].text)] = static_cast<int32_t>(i);
+    if (vocab.pieces[i].type != PieceType::kByte) continue;
+    byte_ids[byte_value(vocab.pieces[i].text)] = static_cast<int32_t>(i);
+    ++n_there;
   }
-  const auto n_missing = std::count(std::begin(byte_ids), std::end(byte_ids), PieceTable::kNone);
-  has_bytes = n_missing == 0;
-  if (n_missing == 0 || n_missing == 256) return {};
-  const auto missing = std::find(std::begin(byte_ids), std::end(byte_ids), PieceTable::kNone);
-  return make_error(Code::kNotFound,
-                    "tokenizer.ggml.tokens: byte piece <0x%02X> is missing (%d of 256 are there); "
-                    "a vocabulary has all of them or none",
-                    static_cast<unsigned>(missing - std::begin(byte_ids)),
-                    256 - static_cast<int>(n_missing));
+  has_bytes = n_there > 0;
+  for (int value = 0; has_bytes && value < 256; ++value) {
+    if (byte_ids[value] != PieceTable::kNone || !occurs_in_blanked_text(value)) continue;
+    const char c = static_cast<char>(value);
+    const int32_t id = value < 0x80 ? table.find({&c, 1}) : PieceTable::kNone;
+    if (id == PieceTable::kNone || is_control(vocab.pieces[id].type)) {
+      return make_error(
+          Code::kNotFound,
+          "tokenizer.ggml.tokens: byte piece <0x%02X> is missing (%d of 256 are there) "
+          "and no piece stands for it",
+          static_cast<unsigned>(value), n_there);
+    }
+  }
+  return {};
 }
 
 SpmTokenizer::Scratch::Scratch(size_t max_text_bytes)

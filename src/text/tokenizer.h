@@ -46,8 +46,9 @@ class SpmTokenizer {
  public:
   // [setup] Errors, each naming the field: kNotFound for a vocabulary that contradicts itself
   // (repeated text: both ids named; arrays of different lengths; unknown type; score not finite; id
-  // out of range; text not UTF-8; some but not all byte pieces; no pieces; no unknown id where there
-  // are no byte pieces), kUnsupported for another tokenizer model and for pieces of absurd size.
+  // out of range; text not UTF-8; no pieces; a byte piece missing that a text can need while others
+  // are there; no unknown id where there are no byte pieces), kUnsupported for another tokenizer
+  // model and for pieces of absurd size.
   static Result<SpmTokenizer> from_gguf(const GgufFile& file);
   static Result<SpmTokenizer> from_vocab(SpmVocab vocab);
 

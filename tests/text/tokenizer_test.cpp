@@ -274,17 +274,38 @@ TEST(SpmVocabulary, with_ids_out_of_range_is_refused_naming_the_key) {
   make(none);
 }
 
-TEST(SpmVocabulary, needs_all_byte_pieces_or_none_and_an_unknown_id_without_them) {
-  SpmVocab one_missing = policy_vocab();
-  one_missing.pieces[kFirstByte + 0xA7] = {"other", 0, PieceType::kNormal};
-  EXPECT_NE(refusal(one_missing, Code::kNotFound).find("<0xA7> is missing (255"),
-            std::string::npos);
+TEST(SpmVocabulary, needs_every_byte_piece_that_a_text_can_need_or_none_of_them) {
+  for (int value = 0; value < 256; ++value) {
+    SpmVocab vocab = policy_vocab();
+    vocab.pieces[kFirstByte + value] = {"other", 0, PieceType::kNormal};
+    const bool never_needed = value == ' ' || value == '\n' || (value >= '!' && value <= '~') ||
+                              value == 0xC0 || value == 0xC1 || value >= 0xF5;
+    if (never_needed) {
+      make(vocab);
+      continue;
+    }
+    char wanted[32];
+    std::snprintf(wanted, sizeof(wanted), "<0x%02X> is missing (255", static_cast<unsigned>(value));
+    EXPECT_NE(refusal(vocab, Code::kNotFound).find(wanted), std::string::npos) << value;
+  }
+}
 
+TEST(SpmVocabulary, may_have_the_tab_as_a_piece_instead_of_its_byte) {
+  SpmVocab vocab = policy_vocab();
+  vocab.pieces[kFirstByte + '\t'] = {"\t", 0, PieceType::kNormal};
+  EXPECT_EQ(encode_all(make(vocab), "a\tb"), encode_all(policy_tokenizer(), "a\tb"));
+  vocab.pieces[kFirstByte + '\t'].type = PieceType::kControl;
+  refusal(vocab, Code::kNotFound);  // the plain way could not spell a tab
+}
+
+TEST(SpmVocabulary, without_byte_pieces_needs_an_unknown_id) {
   SpmVocab none = letters({{"a", 0, PieceType::kNormal}});
   make(none);
   none.unk = -1;
   EXPECT_NE(refusal(none, Code::kNotFound).find("unknown_token_id"), std::string::npos);
+}
 
+TEST(SpmVocabulary, has_byte_pieces_of_the_exact_form) {
   for (const char* bad : {"<0x4>", "<0x4g>", "<0x4a>", "0x41", "<0x041>", "A"}) {
     SpmVocab vocab = policy_vocab();
     vocab.pieces[kFirstByte + 'J'].text = bad;
