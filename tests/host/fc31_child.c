@@ -122,8 +122,7 @@ static void run_cases(const char* path, const char* other) {
       "{\"model_family\":\"fake\",\"last_error\":\"garbage\"}",
       "{\"model_family\":\"fake\",\"last_error\":\"null\",\"fail_at\":1}",
       "{\"model_family\":\"fake\",\"last_error\":\"long\",\"fail_at\":1}",
-      "{\"model_family\":\"fake\",\"plan\":\"step\",\"null_verbs\":\"set_input,get_output,prepare,"
-      "last_error\"}",
+      "{\"model_family\":\"fake\",\"plan\":\"step\",\"null_verbs\":\"set_input,get_output\"}",
       "{\"model_family\":\"fake\",\"fault\":\"size_128\"}",
       "{\"model_family\":\"fake\",\"fault\":\"graph_plan_with_step\"}"};
   for (size_t i = 0; i < sizeof kConfigs / sizeof kConfigs[0]; ++i) {

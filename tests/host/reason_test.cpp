@@ -32,15 +32,7 @@ TEST(CopyLine, cuts_at_any_size_without_splitting_a_character) {
   const char* text =
       "ab\xE2\x82\xAC"
       "cd";
-  const char* expected[] = {"",
-                            "",
-                            "a",
-                            "ab",
-                            "ab",
-                            "ab",
-                            "ab\xE2\x82\xAC",
-                            "ab\xE2\x82\xAC"
-                            "c"};
+  const char* expected[] = {"", "", "a", "ab", "ab", "ab", "ab\u20ac", "ab\u20acc"};
   for (size_t n = 0; n < 8; ++n) EXPECT_EQ(clean(text, n), expected[n]) << n;
 }
 
