@@ -43,6 +43,7 @@ constexpr NumberKey kNumberKeys[] = {{"n_views", &FakeConfig::n_views, 1, 16},
                                      {"overrun_bytes", &FakeConfig::overrun_bytes, 0, INT32_MAX},
                                      {"leak_bytes", &FakeConfig::leak_bytes, 0, 1 << 20},
                                      {"open_code", &FakeConfig::open_code, INT32_MIN, INT32_MAX},
+                                     {"open_silent", &FakeConfig::open_silent, 0, 1},
                                      {"open_alloc_mb", &FakeConfig::open_alloc_mb, 0, 1 << 20},
                                      {"open_print", &FakeConfig::open_print, 0, 1},
                                      {"release_fd", &FakeConfig::release_fd, -1, INT32_MAX}};

@@ -28,6 +28,7 @@ struct FakeConfig {
   int64_t overrun_bytes = 0;  // outputs claim to be this much longer than what was stored
   int64_t leak_bytes = 0;     // lost in every tick, to show that a memory test can fail
   int64_t open_code = 0;      // open fails with this
+  int64_t open_silent = 0;    // leave no reason, as a provider of other people does
   int64_t open_alloc_mb = 0;  // open takes this much memory
   int64_t open_print = 0;     // open writes to stdout, to show that a test can see it
   int64_t release_fd = -1;    // one byte is written there when the last reference goes

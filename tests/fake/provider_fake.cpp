@@ -163,7 +163,11 @@ Result<frt_model_runtime_v1*> open(const char* json) {
 
 int open_into(const char* json, frt_model_runtime_v1** out) {
   auto runtime = open(json);
-  if (!runtime) return leave_reason(runtime.error().text), to_abi(runtime.code());
+  if (!runtime) {
+    auto config = parse_config(json);
+    if (!config || config.value().open_silent == 0) leave_reason(runtime.error().text);
+    return to_abi(runtime.code());
+  }
   *out = runtime.value();
   return FRT_OK;
 }
