@@ -146,12 +146,17 @@ TEST(Quantize, tiny_huge_and_non_finite_values_are_defined) {
         EXPECT_EQ(back[0], 0.0f) << dtype_info(type).name << ' ' << v;
       }
     }
-  // A NaN in a block leaves its neighbours alone.
-  std::vector<float> x(32, 1.0f);
-  x[9] = std::nanf("");
-  const auto back = round_trip(DType::kQ8_0, x);
-  EXPECT_EQ(back[9], 0.0f);
-  EXPECT_NEAR(back[10], 1.0f, 1e-3);
+  // A NaN in a block counts as 0 and leaves its neighbours alone.
+  for (DType type : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ6_K}) {
+    std::vector<float> x(256);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = i % 2 ? 1.0f : -1.0f;
+    x[9] = std::nanf("");
+    const auto back = round_trip(type, x);
+    EXPECT_NEAR(back[9], 0.0f, error_bound(type, 1)) << dtype_info(type).name;
+    for (size_t i : {8u, 10u, 25u, 41u}) {
+      EXPECT_NEAR(back[i], x[i], error_bound(type, 1)) << dtype_info(type).name << ' ' << i;
+    }
+  }
 }
 
 }  // namespace
