@@ -55,11 +55,10 @@ int reference_bin(float x) noexcept {
   if (std::isnan(x)) return 255;
   const double value = x;
   const auto edge = [](int k) { return -1.0 + k / 128.0; };
-  // A guess, then the definition: the sum x + 1 may round across an edge, a comparison cannot.
-  int bin = static_cast<int>(std::clamp(std::floor((value + 1) * 128), -1.0, 255.0));
-  while (bin < 255 && edge(bin + 1) <= value) ++bin;
-  while (bin >= 0 && edge(bin) > value) --bin;
-  return bin;
+  const int bin = static_cast<int>(std::clamp(std::floor((value + 1) * 128), -1.0, 255.0));
+  // The sum may round up onto an edge that x lies below; it never rounds down past one, because
+  // every edge plus one is a double itself.
+  return bin >= 0 && edge(bin) > value ? bin - 1 : bin;
 }
 
 int jetson_bin(float x) noexcept {

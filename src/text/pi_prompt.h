@@ -19,8 +19,8 @@ enum class StateBins : uint8_t {
 // Bin of one normalised value: -1 .. 255.
 int state_bin(float x, StateBins rule) noexcept;
 
-// Trim (Unicode white space at both ends), then '_' and newline to blank: the cleaning of the served
-// policy, not of the plain face. Blanks that the replacement makes at an end stay.
+// Trim (Unicode white space at both ends), then '_' and newline to blank: the cleaning of the
+// served policy, not of the plain face. Blanks that the replacement makes at an end stay.
 std::string clean_instruction(std::string_view text);
 
 inline constexpr size_t kPi05TextStates = 8;
@@ -35,8 +35,8 @@ size_t write_pi05_text(std::string_view instruction, std::span<const float> stat
 inline constexpr int32_t kPiBos = 2;
 inline constexpr int32_t kPiNewline = 108;  // "\n" of the Gemma vocabulary
 
-// [hot] Ids of the raw policy face. PI0: BOS + ids(prompt) + newline. PI0.5: BOS + ids(text), BOS not
-// doubled when the text itself begins with it (PI0 does double it). Ids, count and errors as
+// [hot] Ids of the raw policy face. PI0: BOS + ids(prompt) + newline. PI0.5: BOS + ids(text), BOS
+// not doubled when the text itself begins with it (PI0 does double it). Ids, count and errors as
 // SpmTokenizer::encode has them; control pieces written out in the text are parsed.
 SpmTokenizer::Encoded encode_pi0(const SpmTokenizer& tokenizer, std::string_view prompt,
                                  SpmTokenizer::Scratch& scratch, std::span<int32_t> ids) noexcept;

@@ -1,7 +1,7 @@
 // SentencePiece-style tokenizer (BPE by score, user-defined pieces, byte fallback).
 //
-// A text is first cut at the special pieces written out in it (user-defined ones always, control and
-// unknown ones with parse_special; longest text first, equal lengths by id, leftmost occurrence
+// A text is first cut at the special pieces written out in it (user-defined ones always, control
+// and unknown ones with parse_special; longest text first, equal lengths by id, leftmost occurrence
 // first). What is left between them gets a blank in front (add_space_prefix), blanks become U+2581,
 // and characters are joined pair by pair into the piece with the highest score (ties: leftmost).
 // A character that is no piece becomes its byte pieces, or the unknown id in a vocabulary without
@@ -24,19 +24,19 @@ class GgufFile;
 enum class PieceType : uint8_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
 struct Piece {
-  std::string text;   // UTF-8, U+2581 for a blank
+  std::string text;  // UTF-8, U+2581 for a blank
   float score = 0;
   PieceType type = PieceType::kNormal;
 };
 
 struct SpmVocab {
-  std::vector<Piece> pieces;          // index is the id; an empty text matches nothing
+  std::vector<Piece> pieces;                    // index is the id; an empty text matches nothing
   int32_t bos = 1, eos = 2, unk = 0, pad = -1;  // -1: none
   bool add_bos = true, add_eos = false, add_space_prefix = true;
 };
 
 struct EncodeOptions {
-  bool add_special = false;    // BOS / EOS as the vocabulary says
+  bool add_special = false;  // BOS / EOS as the vocabulary says
   // True: control pieces written out in the text become their ids. False: no text whatsoever gives
   // a control or unknown id (user-defined pieces still match); the way for foreign text.
   bool parse_special = true;
@@ -66,6 +66,7 @@ class SpmTokenizer {
     size_t max_text_bytes() const;
     struct State;
     State& state() { return *state_; }
+
    private:
     std::unique_ptr<State> state_;
   };
@@ -73,14 +74,17 @@ class SpmTokenizer {
   // [hot] No heap. Returns the number of ids the text has; the first min(n, ids.size()) are stored,
   // so a result above ids.size() means "does not fit, needs this many". O(n log n) in the text.
   // Errors: kShape when the text is longer than the scratch, kInvalid when it is not UTF-8.
-  struct Encoded { Code code = Code::kOk; size_t n_ids = 0; };
+  struct Encoded {
+    Code code = Code::kOk;
+    size_t n_ids = 0;
+  };
   Encoded encode(std::string_view text, EncodeOptions options, Scratch& scratch,
                  std::span<int32_t> ids) const noexcept;
   // [any] Convenience with its own memory.
   Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options) const;
 
-  // Text of one id: normal pieces with U+2581 as blank, byte pieces as their raw byte, unused empty;
-  // control pieces only when asked for.
+  // Text of one id: normal pieces with U+2581 as blank, byte pieces as their raw byte, unused
+  // empty; control pieces only when asked for.
   std::string piece_text(int32_t id, bool special = true) const;
   std::string decode(std::span<const int32_t> ids, bool special = true) const;
 
