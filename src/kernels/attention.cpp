@@ -194,7 +194,8 @@ void AttentionRunner::block(const Job& job, int64_t kv_head, int64_t first_row, 
     for (int64_t i = 0; i < tiles.n_tiles; ++i) {
       run_tiles(table_, kTileF32, queries + tiles.first(i) * dim, tiles.rows(i), keys,
                 head.key_panel * 4, n_panels, dim,
-                scores + tiles.first(i) * key_stride + p * kPanelLanes, key_stride, false);
+                scores + tiles.first(i) * key_stride + p * kPanelLanes, key_stride, false, queries,
+                keys);
     }
   }
 
@@ -224,7 +225,7 @@ void AttentionRunner::block(const Job& job, int64_t kv_head, int64_t first_row, 
     const auto* values = reinterpret_cast<const std::byte*>(head.values + p * head.value_panel);
     for (int64_t i = 0; i < tiles.n_tiles; ++i) {
       run_tiles(table_, kTileF32, weights + tiles.first(i) * key_stride, tiles.rows(i), values,
-                head.value_panel * 4, n_panels, n_keys, tile, tile_stride, false);
+                head.value_panel * 4, n_panels, n_keys, tile, tile_stride, false, weights, values);
       for (int64_t r = 0; r < tiles.rows(i); ++r) {
         const int64_t row = first_row + tiles.first(i) + r;
         table_.scale_row(tile + r * tile_stride, inverse_sum[tiles.first(i) + r], n_cols,

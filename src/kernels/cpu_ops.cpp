@@ -1,11 +1,10 @@
 #include "kernels/cpu_ops.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <new>
 
 #include "base/assert.h"
+#include "base/cpu_budget.h"
 #include "kernels/attention.h"
 #include "kernels/dispatch.h"
 #include "kernels/linear.h"
@@ -20,7 +19,6 @@ static_assert(static_cast<int>(Activation::kGeluTanh) == kActGeluTanh);
 static_assert(static_cast<int>(Activation::kGeluQuick) == kActGeluQuick);
 static_assert(static_cast<int>(Activation::kSilu) == kActSilu);
 
-constexpr int kMaxThreads = 1024;
 // A row operation on fewer values than this is done before a second thread has heard of it.
 constexpr int64_t kAloneValues = 4096;
 
@@ -145,22 +143,16 @@ class CpuOps final : public Ops {
   AttentionRunner attention_;
 };
 
-// Processors that this process may run on.
-int allowed_threads() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(CPU_COUNT(&set), 1);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions& options) {
   auto table = find_kernel_table(options.kernel_table);
   if (!table) return table.error();
-  if (options.n_threads > kMaxThreads)
-    return make_error(Code::kInvalid, "threads: %d asked for, at most %d are allowed",
+  if (options.n_threads > static_cast<int>(kMaxThreads))
+    return make_error(Code::kInvalid, "threads: %d asked for, at most %u are allowed",
                       options.n_threads, kMaxThreads);
-  auto pool = ThreadPool::create(options.n_threads > 0 ? options.n_threads : allowed_threads());
+  auto pool = ThreadPool::create(
+      static_cast<int>(choose_threads(options.n_threads, cpu_budget()).n_threads));
   if (!pool) return pool.error();
   std::unique_ptr<Ops> ops(new (std::nothrow) CpuOps(*table.value(), std::move(pool.value())));
   if (!ops) return make_error(Code::kNoMemory, "kernels: no memory for the CPU's operations");

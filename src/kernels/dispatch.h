@@ -5,8 +5,9 @@
 
 namespace outrider {
 
-// The table with that name, or the best one this CPU runs for "". Where the CPU has bf16 dot
-// instructions the avx512 table carries its tiles. Errors: kUnsupported, naming what there is.
+// The table with that name, or the best one this CPU runs for "". "avx512_bf16" is
+// "avx512" with the processor's bf16 dot instruction for products in bf16. Errors: kUnsupported,
+// naming what there is.
 Result<const KernelTable*> find_kernel_table(const char* name);
 
 // Names of the tables this CPU runs, best first, null terminated.

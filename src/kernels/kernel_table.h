@@ -42,8 +42,17 @@ constexpr int kActNone = 0, kActGeluTanh = 1, kActGeluQuick = 2, kActSilu = 3;
 //   n_k            values of k; even for the bf16 formats (the packing pads)
 //   tile           64-byte aligned; tile_stride floats from one row to the next
 //   accumulate     0: start at +0; 1: continue from what the tile holds
+//   next_a, next_w what the following calls will read: one cache line of each is fetched ahead a
+//                  step of k. Any addresses; they are hints and need not be readable.
 typedef void (*TileFn)(const void* a, const void* w, int64_t panel_bytes, int64_t n_k, float* tile,
-                       int64_t tile_stride, int accumulate);
+                       int64_t tile_stride, int accumulate, const void* next_a, const void* next_w);
+
+// A loop of multiply-adds in registers, to measure what the processor can do at most. At least 20
+// independent sums, no memory access inside.
+struct PeakLoop {
+  void (*run)(int64_t n_rounds);  // null: the set has no instruction of that kind
+  int32_t ops_per_round;          // two for every multiply-add
+};
 
 // What happens to a finished tile. Pointers are at the tile's first column.
 struct TileOut {
@@ -63,6 +72,9 @@ struct KernelTable {
   // tile[format][log2(panels)][rows - 1] for 1, 2, 4, 8 panels; null where registers would not do.
   TileFn tile[kTileFormats][4][kTileMaxRows];
   int32_t max_rows;  // largest r with a tile of one panel
+
+  // n_k values of k of one panel in kTileF16 or kTileBf16 to [k][16] f32: the same numbers.
+  void (*widen_panel)(int32_t format, const void* panel, int64_t n_k, float* out);
 
   // Activations of n_rows rows, columns [0, n_k), to packed [k][r] (see above). round: to bfloat16
   // first (nearest even). An odd n_k is padded with a zero k when the layout is in pairs
@@ -88,14 +100,21 @@ struct KernelTable {
   void (*scale_row)(const float* x, float factor, int64_t n, float* y);
   // s[0, n) becomes exp(scale * s - max); s[n, n_padded) becomes 0. Returns the sum, n > 0.
   float (*softmax_row)(float* s, int64_t n, int64_t n_padded, float scale);
+
+  // For peak.h. bf16 and int8: the instructions that multiply them directly, if any.
+  PeakLoop peak_f32, peak_bf16, peak_int8;
+  // Reads all of data (64-byte aligned, a multiple of 1024 bytes) once; returns a sum of it.
+  float (*read_all)(const float* data, int64_t bytes);
 };
 
 extern const KernelTable kScalarTable;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Table;
 extern const KernelTable kAvx512Table;
-// The dot tiles of avx512_bf16, in their own file with their own flags.
+// What the instructions of avx512_bf16 and avx512_vnni add, in files with their own flags.
 extern const TileFn kAvx512Bf16Tiles[4][kTileMaxRows];
+extern const PeakLoop kAvx512Bf16Peak;
+extern const PeakLoop kAvx512VnniPeak;
 #elif defined(__aarch64__)
 extern const KernelTable kNeonTable;
 #endif

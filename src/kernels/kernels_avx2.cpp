@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kW = 8;
 constexpr int kMaxAccumulators = 12;  // of 16 registers; two for weights, one for the activation
+constexpr int kPeakSums = 14;         // what 16 registers hold beside the factor
 typedef __m256 vf;
 
 inline vf v_load(const float* p) {
@@ -143,6 +144,7 @@ const KernelTable kAvx2Table = {
     "avx2",
     {OUTRIDER_TILES(kTileF32), OUTRIDER_TILES(kTileF16), OUTRIDER_TILES(kTileBf16), {}},
     6,
+    widen_panel,
     pack_f32,
     pack_bf16,
     tile_out,
@@ -153,6 +155,10 @@ const KernelTable kAvx2Table = {
     activate_row,
     scale_row,
     softmax_row,
+    {peak_f32, kPeakSums* kW * 2},
+    {nullptr, 0},
+    {nullptr, 0},
+    read_all,
 };
 
 }  // namespace outrider

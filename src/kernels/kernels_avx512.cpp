@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kW = 16;
 constexpr int kMaxAccumulators = 28;  // of 32 registers; two for weights, one for the activation
+constexpr int kPeakSums = 24;
 typedef __m512 vf;
 
 inline vf v_load(const float* p) {
@@ -126,6 +127,7 @@ const KernelTable kAvx512Table = {
     "avx512",
     {OUTRIDER_TILES(kTileF32), OUTRIDER_TILES(kTileF16), OUTRIDER_TILES(kTileBf16), {}},
     14,
+    widen_panel,
     pack_f32,
     pack_bf16,
     tile_out,
@@ -136,6 +138,10 @@ const KernelTable kAvx512Table = {
     activate_row,
     scale_row,
     softmax_row,
+    {peak_f32, kPeakSums* kW * 2},
+    {nullptr, 0},
+    {nullptr, 0},
+    read_all,
 };
 
 }  // namespace outrider

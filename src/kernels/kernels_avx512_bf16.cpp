@@ -10,15 +10,34 @@ namespace {
 #if defined(__clang__)
 #define OUTRIDER_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define OUTRIDER_UNROLL _Pragma("GCC unroll 16")
+#define OUTRIDER_UNROLL _Pragma("GCC unroll 32")
 #endif
 
 constexpr int kMaxAccumulators = 28;
+constexpr int kPeakSums = 24;
+
+void peak_bf16(int64_t n_rounds) {
+  __m512 sum[kPeakSums];
+  // From memory that the compiler cannot see through, or it would compute equal sums once.
+  int32_t start[kPeakSums + 1];
+  for (int i = 0; i <= kPeakSums; ++i) start[i] = 0x3f803f80;
+  asm volatile("" : : "r"(start) : "memory");
+  OUTRIDER_UNROLL for (int i = 0; i < kPeakSums; ++i) sum[i] =
+      _mm512_castsi512_ps(_mm512_set1_epi32(start[i]));
+  const __m512i factor = _mm512_set1_epi32(start[kPeakSums]);
+  for (int64_t round = 0; round < n_rounds; ++round) {
+    OUTRIDER_UNROLL for (int i = 0; i < kPeakSums; ++i) sum[i] =
+        _mm512_dpbf16_ps(sum[i], (__m512bh)factor, (__m512bh)factor);
+  }
+  OUTRIDER_UNROLL for (int i = 1; i < kPeakSums; ++i) sum[0] = _mm512_add_ps(sum[0], sum[i]);
+  volatile float sink = _mm512_reduce_add_ps(sum[0]);
+  (void)sink;
+}
 
 // See TileFn.
 template <int kRows, int kPanels>
 void tile_of(const void* a, const void* w, int64_t panel_bytes, int64_t n_k, float* tile,
-             int64_t tile_stride, int accumulate) {
+             int64_t tile_stride, int accumulate, const void* next_a, const void* next_w) {
   __m512 sum[kRows][kPanels];
   OUTRIDER_UNROLL for (int r = 0; r < kRows; ++r) {
     OUTRIDER_UNROLL for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_setzero_ps();
@@ -31,7 +50,12 @@ void tile_of(const void* a, const void* w, int64_t panel_bytes, int64_t n_k, flo
   }
   const auto* x = static_cast<const int32_t*>(a);
   const char* panel = static_cast<const char*>(w);
+  const char *soon_a = static_cast<const char*>(next_a), *soon_w = static_cast<const char*>(next_w);
   for (int64_t pair = 0; pair < n_k / 2; ++pair) {
+    __builtin_prefetch(soon_a, 0, 3);  // to L1
+    __builtin_prefetch(soon_w, 0, 2);  // to L2
+    soon_a += kRows * 4;
+    soon_w += 64;
     __m512i weights[kPanels];
     OUTRIDER_UNROLL for (int p = 0; p < kPanels; ++p) weights[p] =
         _mm512_load_si512(panel + p * panel_bytes);
@@ -69,5 +93,7 @@ constexpr TileFn fit() {
 
 const TileFn kAvx512Bf16Tiles[4][kTileMaxRows] = {OUTRIDER_TILE_ROW(1), OUTRIDER_TILE_ROW(2),
                                                   OUTRIDER_TILE_ROW(4), OUTRIDER_TILE_ROW(8)};
+
+const PeakLoop kAvx512Bf16Peak = {peak_bf16, kPeakSums * 64};
 
 }  // namespace outrider

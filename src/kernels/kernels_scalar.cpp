@@ -50,7 +50,7 @@ float weight_at(const void* panel, int64_t k, int lane) {
 
 template <int kFormat, int kRows>
 void tile_of(const void* a, const void* w, int64_t, int64_t n_k, float* tile, int64_t tile_stride,
-             int accumulate) {
+             int accumulate, const void*, const void*) {
   const auto* x = static_cast<const float*>(a);
   float sum[kRows][kPanelLanes] = {};
   for (int r = 0; r < kRows && accumulate; ++r)
@@ -62,6 +62,13 @@ void tile_of(const void* a, const void* w, int64_t, int64_t n_k, float* tile, in
     }
   }
   for (int r = 0; r < kRows; ++r) memcpy(tile + r * tile_stride, sum[r], sizeof sum[r]);
+}
+
+void widen_panel(int32_t format, const void* panel, int64_t n_k, float* out) {
+  for (int64_t k = 0; k < n_k; ++k)
+    for (int lane = 0; lane < kPanelLanes; ++lane)
+      out[k * kPanelLanes + lane] = format == kTileF16 ? weight_at<kTileF16>(panel, k, lane)
+                                                       : weight_at<kTileBf16>(panel, k, lane);
 }
 
 void pack_f32(const float* const* rows, int32_t n_rows, int64_t n_k, int32_t round, int32_t pad,
@@ -171,6 +178,25 @@ float softmax_row(float* s, int64_t n, int64_t n_padded, float scale) {
   return static_cast<float>(sum);
 }
 
+// Twenty sums; the compiler may pair them in the vectors that every processor of the kind has.
+void peak_f32(int64_t n_rounds) {
+  float sum[20] = {};
+  float factor = 0.999f;
+  for (int64_t round = 0; round < n_rounds; ++round) {
+    asm volatile("" : "+m"(factor));
+    const float f = factor;
+    for (int i = 0; i < 20; ++i) sum[i] = sum[i] * f + f;
+  }
+  asm volatile("" : : "m"(sum));
+}
+
+float read_all(const float* data, int64_t bytes) {
+  float sum[8] = {};
+  for (int64_t i = 0; i < bytes / 4; i += 8)
+    for (int lane = 0; lane < 8; ++lane) sum[lane] += data[i + lane];
+  return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
+}
+
 }  // namespace
 
 #define OUTRIDER_TILES(format)                                                                   \
@@ -182,6 +208,7 @@ const KernelTable kScalarTable = {
     "scalar",
     {OUTRIDER_TILES(kTileF32), OUTRIDER_TILES(kTileF16), OUTRIDER_TILES(kTileBf16), {}},
     4,
+    widen_panel,
     pack_f32,
     pack_bf16,
     tile_out,
@@ -192,6 +219,10 @@ const KernelTable kScalarTable = {
     activate_row,
     scale_row,
     softmax_row,
+    {peak_f32, 40},
+    {nullptr, 0},
+    {nullptr, 0},
+    read_all,
 };
 
 }  // namespace outrider

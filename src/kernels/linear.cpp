@@ -12,6 +12,11 @@ constexpr int64_t kTileBufferBytes = 512 * 1024;
 // Activations of one k block: what is left of L2 beside partial sums and streaming weights.
 constexpr int64_t kActivationBlockBytes = 768 * 1024;
 constexpr int64_t kMinKBlock = 256;
+// 16-bit weights are widened once for all row tiles when there are at least so many of them, in
+// blocks of at most this many k: two panels of f32 are then 128 kB.
+constexpr int64_t kWidenTiles = 8;
+constexpr int64_t kWidenKBlock = 1024;
+constexpr int64_t kWidenPanels = 2;
 // Rows that share one pass over the weights.
 constexpr int64_t kMaxChunkRows = 1024;
 // Below this many values one thread packs the activations faster than two threads meet.
@@ -48,7 +53,9 @@ struct LinearRunner::Job {
     int panels = 0;
     widest_tile(table, tile_format, tiles.rows(0), kTileMaxPanels, &panels);
     group = std::max<int64_t>(panels, 2);  // panels; a pair is never torn
+    widen = w_bytes == 2 && a_bytes == 4 && tiles.n_tiles >= kWidenTiles && group <= kWidenPanels;
     k_block = choose_k_block();
+    if (widen) k_block = std::min(k_block, kWidenKBlock);
     share(n_threads);
   }
 
@@ -85,7 +92,7 @@ struct LinearRunner::Job {
   RowTiles tiles;
   PackFormat format;
   TileFormat tile_format;
-  bool paired, round;
+  bool paired, round, widen;
   int64_t a_bytes, w_bytes, n_k, panel_bytes;
   int64_t unit;     // panels that belong together
   int64_t n_units;  // panels, or pairs of them
@@ -109,11 +116,11 @@ TileFn widest_tile(const KernelTable& table, TileFormat format, int64_t rows, in
 
 void run_tiles(const KernelTable& table, TileFormat format, const void* a, int64_t rows,
                const std::byte* w, int64_t panel_bytes, int64_t n_panels, int64_t n_k, float* tile,
-               int64_t tile_stride, bool accumulate) {
+               int64_t tile_stride, bool accumulate, const void* next_a, const void* next_w) {
   while (n_panels > 0) {
     int panels = 0;
     const TileFn fn = widest_tile(table, format, rows, n_panels, &panels);
-    fn(a, w, panel_bytes, n_k, tile, tile_stride, accumulate);
+    fn(a, w, panel_bytes, n_k, tile, tile_stride, accumulate, next_a, next_w);
     w += panels * panel_bytes;
     tile += panels * kPanelLanes;
     n_panels -= panels;
@@ -127,6 +134,8 @@ Result<void> LinearRunner::reserve(int64_t max_rows, int64_t max_in) {
     return make_error(Code::kNoMemory, "kernels: scratch for %lld rows of %lld cannot be addressed",
                       static_cast<long long>(max_rows), static_cast<long long>(max_in));
   OUTRIDER_TRY(activations_.reserve(static_cast<size_t>(values) * sizeof(float)));
+  OUTRIDER_TRY(widened_.reserve(static_cast<size_t>(kWidenPanels * kWidenKBlock * kPanelLanes * 4) *
+                                pool_.n_threads()));
   OUTRIDER_TRY(tiles_.reserve(static_cast<size_t>(kTileBufferBytes) * pool_.n_threads()));
   return {};
 }
@@ -206,6 +215,9 @@ void LinearRunner::multiply(const Job& job, int thread_index) noexcept {
       std::min({tiles.last - tiles.first, kMaxChunkRows / job.tiles.rows(0), n_fit});
   const int64_t chunk_panels = (one_block ? 1 : n_fit / chunk_tiles) * job.group;
   const auto* w = static_cast<const std::byte*>(job.product.w.data);
+  auto* widened = reinterpret_cast<float*>(widened_.data()) +
+                  thread_index * kWidenPanels * kWidenKBlock * kPanelLanes;
+  const TileFormat tile_format = job.widen ? kTileF32 : job.tile_format;
 
   for (int64_t t0 = tiles.first; t0 < tiles.last; t0 += chunk_tiles) {
     const int64_t t1 = std::min(t0 + chunk_tiles, tiles.last);
@@ -215,13 +227,37 @@ void LinearRunner::multiply(const Job& job, int thread_index) noexcept {
         const int64_t n_k = std::min(job.k_block, job.n_k - k);
         for (int64_t p = p0; p < p1; p += job.group) {
           const int64_t n_panels = std::min(job.group, p1 - p);
-          const std::byte* w_block = w + p * job.panel_bytes + k * kPanelLanes * job.w_bytes;
+          const int64_t k_bytes = kPanelLanes * job.w_bytes;
+          const std::byte* w_block = w + p * job.panel_bytes + k * k_bytes;
+          // What this thread multiplies after this block.
+          const std::byte* next_block = nullptr;
+          if (p + job.group < p1) {
+            next_block = w_block + job.group * job.panel_bytes;
+          } else if (k + n_k < job.n_k) {
+            next_block = w + p0 * job.panel_bytes + (k + n_k) * k_bytes;
+          } else if (p1 < panels.last) {
+            next_block = w + p1 * job.panel_bytes;
+          }
+          const std::byte* tile_w = w_block;
+          int64_t panel_bytes = job.panel_bytes;
+          if (job.widen) {
+            panel_bytes = n_k * kPanelLanes * 4;
+            tile_w = reinterpret_cast<const std::byte*>(widened);
+            for (int64_t j = 0; j < n_panels; ++j)
+              table_.widen_panel(job.tile_format, w_block + j * job.panel_bytes, n_k,
+                                 widened + j * n_k * kPanelLanes);
+          }
           for (int64_t i = t0; i < t1; ++i) {
             const int64_t slot = one_block ? 0 : (p - p0) / job.group * (t1 - t0) + (i - t0);
             float* tile = buffer + slot * tile_values;
-            run_tiles(table_, job.tile_format, activations_.data() + job.activation_offset(i, k),
-                      job.tiles.rows(i), w_block, job.panel_bytes, n_panels, n_k, tile, tile_stride,
-                      k != 0);
+            // The next row tile's activations, and in turn the panels of the next group.
+            const int64_t next_i = i + 1 < t1 ? i + 1 : t0;
+            const std::byte* next_w = i - t0 < job.group && next_block
+                                          ? next_block + (i - t0) * job.panel_bytes
+                                          : w_block;
+            run_tiles(table_, tile_format, activations_.data() + job.activation_offset(i, k),
+                      job.tiles.rows(i), tile_w, panel_bytes, n_panels, n_k, tile, tile_stride,
+                      k != 0, activations_.data() + job.activation_offset(next_i, k), next_w);
             if (k + n_k == job.n_k) finish(job, i, p, n_panels, tile, tile_stride);
           }
         }

@@ -32,9 +32,10 @@ TileFn widest_tile(const KernelTable& table, TileFormat format, int64_t rows, in
                    int* panels);
 
 // Computes one row tile against panels [0, n_panels) of w at some k, narrower tiles at the end.
+// next_a, next_w: hints, see TileFn.
 void run_tiles(const KernelTable& table, TileFormat format, const void* a, int64_t rows,
                const std::byte* w, int64_t panel_bytes, int64_t n_panels, int64_t n_k, float* tile,
-               int64_t tile_stride, bool accumulate);
+               int64_t tile_stride, bool accumulate, const void* next_a, const void* next_w);
 
 class LinearRunner {
  public:
@@ -54,7 +55,7 @@ class LinearRunner {
 
   const KernelTable& table_;
   ThreadPool& pool_;
-  Scratch activations_, tiles_;
+  Scratch activations_, tiles_, widened_;
 };
 
 }  // namespace outrider

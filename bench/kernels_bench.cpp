@@ -1,0 +1,249 @@
+// Products of one PI0.5 run (2 views, 48 prompt tokens), attention and row operations, each against
+// the limit measured on this machine just before. Every product is checked first on small
+// integers, whose sums are exact in every precision.
+//
+// Counters: GOPS and percent from the fastest iteration (other programs only make things slower);
+// the time columns are Google Benchmark's means. --benchmark_filter picks; OUTRIDER_THREADS sets
+// the thread count, OUTRIDER_TABLE the kernel table.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include "kernels/cpu_ops.h"
+#include "kernels/dispatch.h"
+#include "kernels/peak.h"
+#include "tensor/dtype.h"
+
+namespace outrider {
+namespace {
+
+struct Shape {
+  const char* name;
+  int64_t m, n_out, n_in;
+};
+
+constexpr Shape kLinears[] = {
+    {"vision_patch", 512, 1152, 588},   {"vision_qkv", 512, 3456, 1152},
+    {"vision_out", 512, 1152, 1152},    {"vision_up", 512, 4304, 1152},
+    {"vision_down", 512, 1152, 4304},   {"vision_project", 512, 2048, 1152},
+    {"prefix_qkv", 560, 2560, 2048},    {"prefix_out", 560, 2048, 2048},
+    {"prefix_down", 560, 2048, 16384},  {"expert_qkv", 50, 2560, 1024},
+    {"expert_out", 50, 1024, 2048},     {"expert_down", 50, 1024, 4096},
+    {"expert_51_up", 51, 4096, 1024},   {"expert_modulate", 1, 3072, 1024},
+    {"expert_action_in", 50, 1024, 32}, {"expert_action_out", 50, 32, 1024},
+    {"decode_gemv", 1, 16384, 2048},
+};
+constexpr Shape kGated[] = {{"prefix_gate_up", 560, 16384, 2048},
+                            {"expert_gate_up", 50, 4096, 1024}};
+
+Ops& ops() {
+  static const std::unique_ptr<Ops> instance = [] {
+    const char* threads = std::getenv("OUTRIDER_THREADS");
+    const char* table = std::getenv("OUTRIDER_TABLE");
+    auto made = make_cpu_ops({threads ? std::atoi(threads) : 0, table ? table : ""});
+    if (!made) {
+      std::fprintf(stderr, "kernels_bench: %s\n", made.error().text);
+      std::exit(2);
+    }
+    OpsLimits limits{
+        .max_rows = 1024, .max_in = 16384, .max_out = 32768, .max_keys = 1024, .max_head_dim = 256};
+    if (!made.value()->reserve(limits)) std::exit(2);
+    return std::move(made.value());
+  }();
+  return *instance;
+}
+
+const Limits& roof() {
+  static const Limits limits = [] {
+    auto measured = measure_limits(ops().n_threads());
+    if (!measured) std::exit(2);
+    const MachineLimits& m = measured.value();
+    for (const auto& [what, l] : {std::pair{"one thread", m.one}, {"all threads", m.all}})
+      std::printf("limit, %-11s f32 %.0f, bf16 %.0f, int8 %.0f GOPS; read %.1f GB/s\n", what,
+                  l.f32_gops, l.bf16_gops, l.int8_gops, l.read_gbs);
+    std::printf("table %s, %d threads, %s\n", ops().kernel_table(), ops().n_threads(),
+                cpu_features());
+    return m.all;
+  }();
+  return limits;
+}
+
+float* aligned(size_t n_floats) {
+  auto* data = static_cast<float*>(std::aligned_alloc(4096, (n_floats * 4 + 4095) / 4096 * 4096));
+  if (data == nullptr) std::exit(2);
+  return data;
+}
+
+// Integers in [-2, 2]: products and sums of thousands of them are exact in bf16 and in f32.
+std::vector<float> small_integers(int64_t n, uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::vector<float> values(static_cast<size_t>(n));
+  for (float& v : values) v = static_cast<float>(static_cast<int>(generator() % 5) - 2);
+  return values;
+}
+
+struct Timed {
+  double best = 1e30;
+  template <class F>
+  void run(benchmark::State& state, const F& f) {
+    for (auto _ : state) {
+      const auto start = std::chrono::steady_clock::now();
+      f();
+      best = std::min(
+          best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+  }
+};
+
+void report(benchmark::State& state, double seconds, double ops_done, double limit_gops,
+            double bytes) {
+  const double gops = ops_done / seconds * 1e-9;
+  // What binds: the operations or the bytes of one pass over the operands.
+  const double floor = std::max(ops_done / (limit_gops * 1e9), bytes / (roof().read_gbs * 1e9));
+  state.counters["best_ms"] = seconds * 1e3;
+  state.counters["GOPS"] = gops;
+  state.counters["GBs"] = bytes / seconds * 1e-9;
+  state.counters["percent"] = 100 * floor / seconds;
+}
+
+void run_product(benchmark::State& state, Shape s, Precision precision, bool gated) {
+  const auto w = small_integers(s.n_out * s.n_in, 1),
+             up = small_integers(gated ? s.n_out * s.n_in : 0, 2);
+  const auto x = small_integers(s.m * s.n_in, 3);
+  std::vector<uint16_t> half[2];
+  for (size_t i = 0; i < w.size(); ++i) half[0].push_back(f32_to_bf16(w[i]));
+  for (size_t i = 0; i < up.size(); ++i) half[1].push_back(f32_to_bf16(up[i]));
+  const bool bf16 = precision == Precision::kBf16;
+  std::vector<Matrix> parts{
+      {bf16 ? DType::kBf16 : DType::kF32, s.n_out, s.n_in,
+       bf16 ? static_cast<void*>(half[0].data()) : const_cast<float*>(w.data())}};
+  if (gated)
+    parts.push_back({parts[0].dtype, s.n_out, s.n_in,
+                     bf16 ? static_cast<void*>(half[1].data()) : const_cast<float*>(up.data())});
+  const Stack stack = gated ? Stack::kPaired : Stack::kRows;
+  const size_t bytes = ops().packed_bytes(parts, stack, precision).value();
+  auto* storage = reinterpret_cast<std::byte*>(aligned(bytes / 4));
+  const Weight packed = ops().pack(parts, stack, precision, {storage, bytes}).value();
+  float* y = aligned(static_cast<size_t>(s.m * s.n_out));
+  const View<const float> in{x.data(), s.m, s.n_in};
+  const View<float> out{y, s.m, s.n_out};
+  const auto product = [&] {
+    if (gated) {
+      ops().gated_linear(in, packed, Activation::kNone, out);
+    } else {
+      ops().linear(in, packed, {.y = out});
+    }
+  };
+  product();
+  for (int64_t i = 0; i < s.m * s.n_out; i += 1 + s.m * s.n_out / 997) {
+    double a = 0, b = 0;
+    for (int64_t k = 0; k < s.n_in; ++k) {
+      const double value = x[static_cast<size_t>(i / s.n_out * s.n_in + k)];
+      const auto at = static_cast<size_t>(i % s.n_out * s.n_in + k);
+      a += value * w[at];
+      if (gated) b += value * up[at];
+    }
+    if (y[i] != static_cast<float>(gated ? a * b : a)) return state.SkipWithError("wrong result");
+  }
+  Timed timed;
+  timed.run(state, product);
+  const double n = gated ? 2 : 1;
+  report(state, timed.best, 2.0 * n * double(s.m) * double(s.n_out) * double(s.n_in),
+         bf16 ? roof().bf16_gops : roof().f32_gops,
+         double(bytes) + 4.0 * double(s.m) * double(s.n_in + s.n_out));
+  std::free(storage);
+  std::free(y);
+}
+
+void run_attention(benchmark::State& state, int64_t n_q, int64_t n_keys, int32_t heads,
+                   int32_t kv_heads, int32_t dim) {
+  const auto q = small_integers(n_q * heads * dim, 1),
+             k = small_integers(n_keys * kv_heads * dim, 2);
+  float* storage = aligned(ops().kv_bytes(n_keys, kv_heads, dim) / 4);
+  const KvCache cache{storage, n_keys, kv_heads, dim};
+  ops().kv_store(cache, 0, {k.data(), n_keys, kv_heads * dim}, {k.data(), n_keys, kv_heads * dim});
+  std::vector<float> out(q.size());
+  AttentionArgs args;
+  args.q = {q.data(), n_q, heads * dim};
+  args.n_heads = heads;
+  args.scale = 0.05f;
+  args.n_keys = n_keys;
+  args.out = {out.data(), n_q, heads * dim};
+  Timed timed;
+  timed.run(state, [&] { ops().attention(args, cache); });
+  report(state, timed.best, 4.0 * double(n_q) * double(n_keys) * heads * dim, roof().f32_gops, 0);
+  std::free(storage);
+}
+
+void run_rows(benchmark::State& state, const char* what, int64_t m, int64_t n) {
+  auto x = small_integers(m * n, 1), y = x;
+  const auto w = small_integers(n, 2);
+  const std::string_view name = what;
+  Timed timed;
+  timed.run(state, [&] {
+    if (name == "rms_norm")
+      ops().rms_norm({x.data(), m, n}, w.data(), nullptr, 1e-6f, {y.data(), m, n});
+    if (name == "layer_norm")
+      ops().layer_norm({x.data(), m, n}, w.data(), w.data(), 1e-6f, {y.data(), m, n});
+    if (name == "gelu") ops().activate({x.data(), m, n}, Activation::kGeluTanh);
+    if (name == "rope") ops().rope({x.data(), m, n}, 256, {y.data(), m, 128}, {y.data(), m, 128});
+  });
+  state.counters["best_ms"] = timed.best * 1e3;
+  state.counters["GBs"] = 8.0 * double(m * n) / timed.best * 1e-9;
+}
+
+void run_pack(benchmark::State& state, DType dtype, Precision precision) {
+  const int64_t n_out = 8192, n_in = 8192;
+  std::vector<std::byte> source(n_out * row_bytes(dtype, n_in));
+  const Matrix matrix{dtype, n_out, n_in, source.data()};
+  const size_t bytes = ops().packed_bytes({&matrix, 1}, Stack::kRows, precision).value();
+  auto* storage = reinterpret_cast<std::byte*>(aligned(bytes / 4));
+  Timed timed;
+  timed.run(state, [&] {
+    benchmark::DoNotOptimize(ops().pack({&matrix, 1}, Stack::kRows, precision, {storage, bytes}));
+  });
+  state.counters["best_ms"] = timed.best * 1e3;
+  state.counters["GBs"] = double(source.size()) / timed.best * 1e-9;
+  std::free(storage);
+}
+
+void register_all() {
+  for (auto [precision, suffix] :
+       {std::pair{Precision::kF32, "/f32"}, {Precision::kBf16, "/bf16"}}) {
+    for (const Shape& s : kLinears)
+      benchmark::RegisterBenchmark((std::string(s.name) + suffix).c_str(), run_product, s,
+                                   precision, false);
+    for (const Shape& s : kGated)
+      benchmark::RegisterBenchmark((std::string(s.name) + suffix).c_str(), run_product, s,
+                                   precision, true);
+  }
+  benchmark::RegisterBenchmark("attention/vision", run_attention, 256, 256, 16, 16, 72);
+  benchmark::RegisterBenchmark("attention/prefix", run_attention, 560, 560, 8, 1, 256);
+  benchmark::RegisterBenchmark("attention/expert", run_attention, 50, 610, 8, 1, 256);
+  benchmark::RegisterBenchmark("attention/decode", run_attention, 1, 968, 8, 1, 256);
+  benchmark::RegisterBenchmark("rows/rms_norm", run_rows, "rms_norm", 560, 2048);
+  benchmark::RegisterBenchmark("rows/layer_norm", run_rows, "layer_norm", 512, 1152);
+  benchmark::RegisterBenchmark("rows/gelu", run_rows, "gelu", 512, 4304);
+  benchmark::RegisterBenchmark("rows/rope", run_rows, "rope", 560, 2048);
+  benchmark::RegisterBenchmark("pack/bf16", run_pack, DType::kBf16, Precision::kBf16);
+  benchmark::RegisterBenchmark("pack/f32", run_pack, DType::kF32, Precision::kF32);
+  benchmark::RegisterBenchmark("pack/f32_to_bf16", run_pack, DType::kF32, Precision::kBf16);
+  benchmark::RegisterBenchmark("pack/q8_0_to_bf16", run_pack, DType::kQ8_0, Precision::kBf16);
+}
+
+}  // namespace
+}  // namespace outrider
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  outrider::roof();
+  outrider::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
