@@ -23,8 +23,10 @@ template <class Real>
 Sides fit_sides(int src_width, int src_height, int dst_width, int dst_height) {
   const Real ratio =
       std::max(Real(src_width) / Real(dst_width), Real(src_height) / Real(dst_height));
-  return {std::min(int(Real(src_width) / ratio), dst_width),
-          std::min(int(Real(src_height) / ratio), dst_height)};
+  const auto side = [ratio](int src, int most) {
+    return std::clamp(int(Real(src) / ratio), 1, most);  // never less than one pixel
+  };
+  return {side(src_width, dst_width), side(src_height, dst_height)};
 }
 
 }  // namespace
@@ -38,19 +40,9 @@ Result<ContentRect> fit_content(ResizeRule rule, int src_width, int src_height, 
                         src_height, dst_width, dst_height, kMaxSide);
     }
   }
-  Sides sides{};
-  if (rule == ResizeRule::kJetsonPi) {
-    sides = fit_sides<float>(src_width, src_height, dst_width, dst_height);
-    sides = {std::max(sides.width, 1), std::max(sides.height, 1)};
-  } else {
-    sides = fit_sides<double>(src_width, src_height, dst_width, dst_height);
-  }
-  if (sides.width == 0 || sides.height == 0) {
-    return make_error(Code::kShape,
-                      "resize: %d x %d pixels into %d x %d leaves %d x %d of the picture, at least "
-                      "1 x 1 is wanted; crop it first",
-                      src_width, src_height, dst_width, dst_height, sides.width, sides.height);
-  }
+  const Sides sides = rule == ResizeRule::kJetsonPi
+                          ? fit_sides<float>(src_width, src_height, dst_width, dst_height)
+                          : fit_sides<double>(src_width, src_height, dst_width, dst_height);
   return ContentRect{(dst_width - sides.width) / 2, (dst_height - sides.height) / 2, sides.width,
                      sides.height};
 }

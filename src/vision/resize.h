@@ -22,8 +22,8 @@ struct ContentRect {
 
 // The rectangle alone. Sides are the source's divided by the larger of the two ratios and
 // truncated, in double (kPil, kJax, kTorch) or f32 (kJetsonPi); the odd pixel goes right and down.
-// Sizes 1 .. 65535. A picture so thin that a side truncates to 0 becomes 1 pixel wide or high under
-// kJetsonPi; the other references have no answer for it and it is refused.
+// Sizes 1 .. 65535. A picture so thin that a side truncates to 0 becomes 1 pixel wide or high (the
+// references other than kJetsonPi have no answer for it).
 // Errors: kShape.
 Result<ContentRect> fit_content(ResizeRule rule, int src_width, int src_height, int dst_width,
                                 int dst_height);

@@ -101,7 +101,9 @@ int PiProvider::read(std::vector<float>& actions) const {
   uint64_t written = 0;
   const int code = runtime_->verbs.get_output(runtime_->self, 3, actions.data(),
                                               actions.size() * sizeof(float), &written, -1);
-  if (code == 0) EXPECT_EQ(written, actions.size() * sizeof(float));
+  if (code == 0) {
+    EXPECT_EQ(written, actions.size() * sizeof(float));
+  }
   return code;
 }
 

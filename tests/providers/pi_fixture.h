@@ -25,8 +25,9 @@ const PiPair& tiny_pair(PiFamily family, DType dtype = DType::kF32);
 // Builds the open configuration. `extra` is appended: R"("n_threads":1)".
 struct ConfigSpec {
   PiPair pair;
-  int64_t n_views = 2, image_height = 0, image_width = 0;  // 0: the model's own size
-  std::string extra;
+  int64_t n_views = 2;
+  int64_t image_height = 0, image_width = 0;  // 0: the model's own size
+  std::string extra = {};
 };
 std::string config_json(const ConfigSpec& spec);
 

@@ -127,11 +127,37 @@ class JetsonPi : public testing::TestWithParam<const char*> {
     ASSERT_EQ(provider.set_state(state), 0) << provider.error();
   }
 
+  // Runs the numpy pass on this case; the folder with its arrays, or "".
+  std::string independent_pass() const {
+    static const TempDir dir;
+    const std::string out = dir.file(GetParam());
+    std::string ids, state;
+    for (const Json& id : meta_.find("prefix_text_tokens")->items()) {
+      ids += (ids.empty() ? "" : ",") + id.text();
+    }
+    if (const Json* values = meta_.find("state"); values->is_array()) {
+      for (const Json& value : values->items()) state += (state.empty() ? "" : ",") + value.text();
+    }
+    const std::string line = "/usr/bin/python3 '" + shared_dir() + "/tools/ref_pi.py' --model '" +
+                             models_ + "/" + meta_.find("policy")->find("file")->text() +
+                             "' --mmproj '" + models_ + "/" +
+                             meta_.find("vision")->find("file")->text() + "' --images '" + folder_ +
+                             "/images.u8' --views " + meta_.find("views")->text() + " --w " +
+                             meta_.find("width")->text() + " --h " + meta_.find("height")->text() +
+                             " --tokens " + ids + " '--state=" + state + "' --dump '" + out +
+                             "' --out '" + out + "-actions.bin' >/dev/null 2>&1";
+    if (std::system(line.c_str()) != 0) return "";
+    std::filesystem::rename(out + "-actions.bin", out + "/actions.bin");
+    return out;
+  }
+
   std::string folder_, models_;
   Json meta_;
 };
 
-TEST_P(JetsonPi, matches_the_recorded_case_at_every_stage) {
+// The recorded values carry the peer's own rounding (f16 tables, f16 or 8-bit activations). The case
+// states what that allows for actions and image tokens; token ids are exact.
+TEST_P(JetsonPi, matches_the_recorded_case) {
   const PiProvider provider(config(""));
   ASSERT_TRUE(provider.ok()) << provider.open_code();
   const Taps taps(provider);
@@ -140,21 +166,15 @@ TEST_P(JetsonPi, matches_the_recorded_case_at_every_stage) {
   ASSERT_EQ(provider.action(), 0) << provider.error();
 
   std::vector<float> ids;
-  for (const Json& id : meta_.find("prefix_text_tokens")->items())
+  for (const Json& id : meta_.find("prefix_text_tokens")->items()) {
     ids.push_back(static_cast<float>(id.integer()));
+  }
   EXPECT_EQ(taps.read("tokens"), ids);
-  const double embd = meta_.find("tolerance_image_embd")->number(),
-               kv = meta_.find("tolerance_prefix_kv")->number();
+  const double embd = meta_.find("tolerance_image_embd")->number();
+  const double tolerance = meta_.find("tolerance_max_abs")->number();
   EXPECT_LE(max_abs(taps.read("image_embd_0"), read_array<float>(folder_ + "/image_embd_0.bin")),
             embd);
-  EXPECT_LE(max_abs(taps.read("prefix_k_0"), read_array<float>(folder_ + "/prefix_k_layer0.bin")),
-            kv);
-  EXPECT_LE(max_abs(taps.read("prefix_v_0"), read_array<float>(folder_ + "/prefix_v_layer0.bin")),
-            kv);
-  const double tolerance = meta_.find("tolerance_max_abs")->number();
   if (meta_.find("kind")->text() == "pi05") {
-    EXPECT_LE(max_abs(taps.read("velocity_0"), read_array<float>(folder_ + "/velocity_step0.bin")),
-              tolerance);
     EXPECT_LE(max_abs(taps.read("x_0"), read_array<float>(folder_ + "/x_after_step0.bin")),
               tolerance);
   }
@@ -163,6 +183,33 @@ TEST_P(JetsonPi, matches_the_recorded_case_at_every_stage) {
   const double error = max_abs(actions, read_array<float>(folder_ + "/actions.bin"));
   EXPECT_LE(error, tolerance);
   RecordProperty("max_abs_error", std::to_string(error));
+}
+
+// Inner stages against the independent numpy pass, which keeps f32 like this build: an order tighter
+// than the recorded values allow. (That pass itself is up to 3.4e-3 from the recorded keys of the f16
+// files and 2.4e-2 from those of the q8_0 file, so those say nothing finer about an implementation.)
+TEST_P(JetsonPi, agrees_with_the_independent_pass_at_every_stage) {
+  const std::string dump = independent_pass();
+  if (dump.empty()) GTEST_SKIP() << "the independent numpy pass does not run here";
+  const PiProvider provider(config(R"(,"precision":"f32")"));
+  ASSERT_TRUE(provider.ok()) << provider.open_code();
+  const Taps taps(provider);
+  stage(provider);
+  ASSERT_EQ(provider.step(), 0) << provider.error();
+  const struct {
+    const char *tap, *file;
+  } stages[] = {{"image_embd_0", "image_embd_0"},
+                {"prefix_k_0", "prefix_k0"},
+                {"prefix_v_0", "prefix_v0"},
+                {"velocity_0", "velocity0"}};
+  for (const auto& stage : stages) {
+    EXPECT_LE(max_abs(taps.read(stage.tap), read_array<float>(dump + "/" + stage.file + ".bin")),
+              5e-5)
+        << stage.tap;
+  }
+  std::vector<float> actions;
+  ASSERT_EQ(provider.read(actions), 0) << provider.error();
+  EXPECT_LE(max_abs(actions, read_array<float>(dump + "/actions.bin")), 5e-5);
 }
 
 // The default numerics leave a mark on these cases: the switch is not decoration.
