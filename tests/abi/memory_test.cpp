@@ -47,10 +47,11 @@ TEST(Memory, every_builder_call_survives_each_allocation_failing) {
        }},
       {"stage", [&] { return frt_runtime_builder_add_generic_stage(b, n, 1, 7, nullptr, 0); }},
       {"stage", [&] { return frt_runtime_builder_add_generic_stage(b, "z", 1, 7, after, 1); }}};
-  for (const auto& [what, call] : calls) {
+  for (const auto& entry : calls) {
+    const char* what = entry.first;
     bool memory_was_named = true;
     const long needed = starve([&] {
-      const int code = call();
+      const int code = entry.second();
       if (code != 0) memory_was_named &= std::strstr(builder_error(b), "memory") != nullptr;
       return code == 0;
     });
