@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "abi/object.h"
+#include "base/fnv.h"
 
 namespace outrider::abi {
 namespace {
@@ -64,10 +65,7 @@ void append_port(std::string* out, const Descriptors& d, size_t index) {
 }  // namespace
 
 uint64_t fingerprint(const void* data, size_t n_bytes) noexcept {
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  for (size_t i = 0; i < n_bytes; ++i) hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-  return hash;
+  return n_bytes == 0 ? kFnv1a64Start : fnv1a64({static_cast<const char*>(data), n_bytes});
 }
 
 std::string identity_text(const IdentityPairs& pairs, const Descriptors& d) {

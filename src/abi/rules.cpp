@@ -3,34 +3,9 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "base/utf8.h"
+
 namespace outrider::abi {
-namespace {
-
-// Length of the well-formed UTF-8 sequence at `s`, or 0. `s` is terminated, so a sequence that is
-// cut short meets the terminator, which is no continuation byte.
-size_t utf8_sequence_bytes(const unsigned char* s) {
-  if (s[0] < 0x80) return 1;
-  size_t n = 0;
-  uint32_t least = 0, code = 0;
-  if ((s[0] & 0xe0) == 0xc0) {
-    n = 2, least = 0x80, code = s[0] & 0x1f;
-  } else if ((s[0] & 0xf0) == 0xe0) {
-    n = 3, least = 0x800, code = s[0] & 0x0f;
-  } else if ((s[0] & 0xf8) == 0xf0) {
-    n = 4, least = 0x10000, code = s[0] & 0x07;
-  } else {
-    return 0;
-  }
-  for (size_t i = 1; i < n; ++i) {
-    if ((s[i] & 0xc0) != 0x80) return 0;
-    code = code << 6 | (s[i] & 0x3f);
-  }
-  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  return code < least || code > 0x10ffff || surrogate ? 0 : n;
-}
-
-}  // namespace
-
 Result<Authority> decide_authority(const AuthorityFacts& f) {
   if (f.n_legacy_stages > 0) {
     if (f.plan_present)
@@ -72,7 +47,7 @@ Result<void> check_stage_name(const char* name, uint64_t index) {
       return make_error(Code::kInvalid,
                         "stage %" PRIu64 ": name has the control byte 0x%02x at %zu", index,
                         bytes[i], i);
-    const size_t n = utf8_sequence_bytes(bytes + i);
+    const size_t n = utf8_sequence_bytes({name + i, n_bytes - i});
     if (n == 0)
       return make_error(Code::kInvalid, "stage %" PRIu64 ": name is not UTF-8 at byte %zu (0x%02x)",
                         index, i, bytes[i]);

@@ -1,0 +1,113 @@
+#include "host/conform.h"
+
+#include <exception>
+
+#include "host/conform_bench.h"
+
+namespace outrider::host {
+namespace {
+
+using namespace conformance;
+
+const char* unmet(const Bench& b, Check::Needs needs) {
+  if (needs >= Check::kLibrary && b.open_fn() == nullptr) return "the library was not loaded";
+  if (needs >= Check::kOpen && !b.main) return "open failed";
+  if (needs >= Check::kSound && !b.sound) return "the published record is broken";
+  return nullptr;
+}
+
+ConformCheck run_check(Bench& b, const Check& check, bool strict) {
+  Verdict v;
+  if (const char* why = unmet(b, check.needs)) {
+    v.skip("%s", why);
+    return v.check(check.name, strict);
+  }
+  try {
+    check.run(b, v);
+  } catch (const std::exception& e) {
+    v.skip("this suite could not run the check: %.200s", e.what());
+  }
+  if (b.take_threw()) v.fail("an exception crossed the C border");
+  return v.check(check.name, strict);
+}
+
+void count(ConformReport* report, const ConformCheck& check) {
+  switch (check.outcome) {
+    case ConformOutcome::kPassed:
+      ++report->passed;
+      break;
+    case ConformOutcome::kFailed:
+      ++report->failed;
+      break;
+    case ConformOutcome::kSkipped:
+      ++report->skipped;
+      break;
+  }
+}
+
+const char* word(ConformOutcome outcome) {
+  switch (outcome) {
+    case ConformOutcome::kPassed:
+      return "passed";
+    case ConformOutcome::kFailed:
+      return "failed";
+    case ConformOutcome::kSkipped:
+      return "skipped";
+  }
+  return "unknown";
+}
+
+// A JSON string. Verdicts are clean lines: no control bytes, no broken UTF-8.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+ConformReport conform(const std::string& provider_path, const std::string& config_json,
+                      const ConformOptions& options) {
+  ConformReport report;
+  Bench bench(provider_path, config_json, options);
+  for (const auto checks :
+       {library_checks(), record_checks(), verb_checks(), run_checks(), image_checks(),
+        policy_checks(), text_checks(), config_checks(), lifetime_checks()}) {
+    for (const Check& check : checks) {
+      if (options.on_start) options.on_start(check.name);
+      report.checks.push_back(run_check(bench, check, options.strict));
+      count(&report, report.checks.back());
+      if (options.on_check) options.on_check(report.checks.back());
+    }
+  }
+  return report;
+}
+
+std::string to_text(const ConformReport& report) {
+  std::string out;
+  for (const auto& check : report.checks) {
+    out += std::string(word(check.outcome)) + "  " + check.name;
+    if (!check.detail.empty()) out += "\n        " + check.detail;
+    out += "\n";
+  }
+  out += std::to_string(report.skipped) + " skipped\n";
+  return out + std::to_string(report.passed) + " passed, " + std::to_string(report.failed) +
+         " failed\n";
+}
+
+std::string to_json(const ConformReport& report) {
+  std::string out = "{\"passed\":" + std::to_string(report.passed) +
+                    ",\"failed\":" + std::to_string(report.failed) +
+                    ",\"skipped\":" + std::to_string(report.skipped) + ",\"checks\":[";
+  for (size_t i = 0; i < report.checks.size(); ++i) {
+    const auto& check = report.checks[i];
+    out += (i ? ",{\"name\":" : "{\"name\":") + quoted(check.name) + ",\"outcome\":\"" +
+           word(check.outcome) + "\",\"detail\":" + quoted(check.detail) + "}";
+  }
+  return out + "]}";
+}
+
+}  // namespace outrider::host
