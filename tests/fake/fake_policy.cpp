@@ -122,23 +122,32 @@ int FakePolicy::set_images(const void* data, uint64_t bytes) {
   if (bytes != n_views * sizeof(frt_image_view))
     return fail(FRT_ERR_INVALID, "images: %llu bytes, wanted %llu views of 48",
                 static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(n_views));
-  const auto row_bytes = static_cast<uint64_t>(config_.image_width) * 3;
+  const auto n_columns = static_cast<uint64_t>(config_.image_width);
   const auto n_rows = static_cast<uint64_t>(config_.image_height);
   const auto* views = static_cast<const frt_image_view*>(data);
   for (uint64_t i = 0; i < n_views; ++i) {
     const frt_image_view& view = views[i];
+    static constexpr uint64_t kChannels[] = {3, 3, 4, 4, 1};  // by pixel format
+    const uint64_t channels =
+        kChannels[view.pixel_format > FRT_PIXEL_GRAY8 ? 0 : view.pixel_format];
+    const uint64_t row_bytes = n_columns * channels;
     const uint64_t stride =
         view.stride_bytes == 0 ? row_bytes : static_cast<uint64_t>(view.stride_bytes);
     if (view.struct_size < sizeof view || view.data == nullptr ||
-        view.pixel_format != FRT_PIXEL_RGB8 || view.width != config_.image_width ||
-        view.height != config_.image_height || stride < row_bytes ||
+        view.pixel_format > FRT_PIXEL_GRAY8 || view.width != config_.image_width ||
+        view.height != config_.image_height || view.stride_bytes < 0 || stride < row_bytes ||
         view.bytes < (n_rows - 1) * stride + row_bytes)
-      return fail(FRT_ERR_INVALID, "images: view %llu does not fit %lldx%lld RGB8",
+      return fail(FRT_ERR_INVALID, "images: view %llu does not fit %lldx%lld",
                   static_cast<unsigned long long>(i), static_cast<long long>(config_.image_width),
                   static_cast<long long>(config_.image_height));
-    for (uint64_t row = 0; row < n_rows; ++row)
-      std::memcpy(pixels_.data() + (i * n_rows + row) * row_bytes,
-                  static_cast<const uint8_t*>(view.data) + row * stride, row_bytes);
+    const bool blue_first =
+        view.pixel_format == FRT_PIXEL_BGR8 || view.pixel_format == FRT_PIXEL_BGRA8;
+    uint8_t* to = pixels_.data() + i * n_rows * n_columns * 3;
+    for (uint64_t y = 0; y < n_rows; ++y) {
+      const uint8_t* from = static_cast<const uint8_t*>(view.data) + y * stride;
+      for (uint64_t x = 0; x < n_columns; ++x, from += channels)
+        for (uint64_t c = 0; c < 3; ++c) *to++ = from[channels == 1 ? 0 : blue_first ? 2 - c : c];
+    }
   }
   return FRT_OK;
 }
