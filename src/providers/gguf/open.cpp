@@ -15,10 +15,10 @@ Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
   auto json = Json::parse(config_json, Json::Dialect::kFlatOpen);
   if (!json) return json.error();
   const Json* family = json.value().find("model_family");
-  if (family == nullptr || !family->is_string()) {
+  if (family == nullptr || !family->is_string() || family->text().empty()) {
     return make_error(
         Code::kInvalid,
-        "config: key \"model_family\" is missing or no string; this provider has \"pi0\"");
+        "config: key \"model_family\" is missing, empty or no string; this provider has \"pi0\"");
   }
   const std::string& name = family->text();
   if (name == "llm" || name == "mllm") {
