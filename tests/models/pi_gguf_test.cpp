@@ -185,6 +185,25 @@ TEST(PiConfig, sizes_out_of_range_are_refused_by_key) {
   expect_refused(read_pi_config(write_policy(dir, {}), write_vision(dir, tower)), {"head_count 5"});
 }
 
+TEST(FC04, a_norm_in_four_bits_is_refused_by_tensor_and_type) {
+  const test::TempDir dir;
+  GgufWriter writer;
+  const std::vector<int64_t> ne = {32};
+  writer.add_tensor("blk.0.attn_norm.weight", DType::kQ4_0, ne,
+                    [](int64_t, std::span<float> row) { std::fill(row.begin(), row.end(), 1.0f); });
+  const std::string path = dir.file("norm.gguf");
+  ASSERT_TRUE(writer.write(path.c_str()));
+  const auto file = GgufFile::open(path.c_str());
+  ASSERT_TRUE(file) << file.error().text;
+  const GgufSource source(file.value());
+  WeightReader reader(source);
+  EXPECT_TRUE(reader.values("blk.0.attn_norm.weight", 32).empty());
+  EXPECT_EQ(reader.failure().code, Code::kUnsupported);
+  for (const char* word : {"norm.gguf", "blk.0.attn_norm.weight", "Q4_0", "F32 F16 BF16"}) {
+    EXPECT_NE(reader.failure().message().find(word), std::string_view::npos) << reader.failure().text;
+  }
+}
+
 TEST(PiWeightsOfGguf, a_missing_tensor_is_named) {
   const test::TempDir dir;
   const auto weights = read_pi_gguf(write_policy(dir, {}), write_vision(dir, {}));
