@@ -208,9 +208,9 @@ void actions_size_before_readiness(Bench& b, Verdict& v) {
   if (!is_face(b, v) || !b.stage_all(*b.main, v)) return;
   const auto fixed = fixed_bytes(b.main->ports()[kActions]);
   if (!fixed) return v.skip("actions have no fixed size");
-  unsigned char room[1];
+  unsigned char room[64];
   uint64_t written = 0;
-  const int code = b.main->get(kActions, room, sizeof room, &written);
+  const int code = b.main->get(kActions, room, 1, &written);
   if (code != FRT_ERR_STORAGE || written != *fixed)
     v.advise(
         "actions that are not ready, with too little room, answered %d; FlashRT says -5 and the "

@@ -231,7 +231,7 @@ void inputs_are_copied(Bench& b, Verdict& v) {
       return v.fail("staging failed: %s", b.main->error().c_str());
     std::fill(made->bytes.begin(), made->bytes.end(), std::byte{0xEE});
     for (auto& pixels : made->pixels) std::fill(pixels.begin(), pixels.end(), std::byte{0xEE});
-    std::memset(made->views.data(), 0xEE, made->views.size() * sizeof(frt_image_view));
+    for (auto& view : made->views) std::memset(&view, 0xEE, sizeof view);
     kept.push_back(std::move(*made));
   }
   if (b.main->tick() != 0) return v.fail("a tick failed: %s", b.main->error().c_str());

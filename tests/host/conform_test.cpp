@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <vector>
 
 #include "base/json.h"
 #include "host/conform_elf.h"
@@ -182,8 +183,9 @@ TEST(Conform, an_exception_through_the_border_is_a_failure) {
 }
 
 TEST(Conform, what_cannot_be_loaded_or_opened_fails_and_the_rest_is_skipped) {
-  for (const std::string path : {"/nonexistent/provider.so", library("not_a_provider.so").c_str(),
-                                 OUTRIDER_SOURCE_DIR "/CMakeLists.txt"}) {
+  for (const std::string& path :
+       std::vector<std::string>{"/nonexistent/provider.so", library("not_a_provider.so"),
+                                OUTRIDER_SOURCE_DIR "/CMakeLists.txt"}) {
     const auto report = conform(path, pi0_config());
     EXPECT_TRUE(failed(report, "library: loads and has the factory symbol")) << path;
     EXPECT_GT(report.skipped, 40) << path;
