@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "host/conform.h"
 #include "outrider/host.h"
 #include "repo/docs_files.h"
 
@@ -73,6 +74,14 @@ TEST(MinimalProviderOpen, takes_its_one_key_and_nothing_else) {
         << json;
     EXPECT_EQ(session, nullptr);
   }
+}
+
+TEST(MinimalProviderOpen, passes_the_contract_suite_with_our_stricter_rules) {
+  host::ConformOptions options;
+  options.strict = true;
+  const host::ConformReport report = host::conform(kProvider, kConfig, options);
+  EXPECT_EQ(report.failed, 0) << host::to_text(report);
+  EXPECT_GT(report.passed, 20) << host::to_text(report);
 }
 
 // The guide shows parts of the file: they must be parts of the file.
