@@ -1,0 +1,96 @@
+// Where words go. Standard output carries the answer: text for people, or with --json exactly one
+// JSON document, also when the command fails. Everything else goes to standard error.
+#pragma once
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "cli/args.h"
+
+namespace outrider::cli {
+
+using Report = nlohmann::ordered_json;
+
+// Exit status of every command.
+enum Exit : int {
+  kGood = 0,      // done, and good
+  kBad = 1,       // checked and found bad, or refused
+  kUsage = 2,     // usage or environment
+  kDeadline = 3,  // a deadline or a link failed
+};
+// The status that goes with an error code: what the user must change (files, flags, machine) is
+// kUsage, what was looked at and refused is kBad.
+Exit exit_of(Code code);
+
+enum class Level : uint8_t { kError, kWarn, kInfo, kDebug };
+
+class Output {
+ public:
+  // Fills the closed ones of the descriptors 0 to 2, so that no file of ours lands on them, and
+  // makes a broken pipe an error code instead of a signal.
+  void claim_descriptors();
+
+  void set_level(std::string_view name);
+  void set_json(bool on) { json_ = on; }
+  bool json() const { return json_; }
+  bool stderr_is_terminal() const;
+  // Bold on a terminal, unless NO_COLOR is set or the terminal is dumb.
+  std::string bold(std::string_view text) const;
+
+  // Text for people: kept until flush, dropped when --json is on.
+  template <class... Ts>
+  void text(fmt::format_string<Ts...> format, Ts&&... values) {
+    if (!json_) pending_ += fmt::format(format, std::forward<Ts>(values)...);
+  }
+  // Text that is the answer itself, whatever --json says (help pages, completions).
+  void raw(std::string_view text) { pending_ += text; }
+  // The one document. `version` is put first. Ignored unless --json is on.
+  void document(Report report);
+
+  // One line on standard error.
+  template <class... Ts>
+  void say(Level level, fmt::format_string<Ts...> format, Ts&&... values) {
+    if (level <= level_) say_line(level, fmt::format(format, std::forward<Ts>(values)...));
+  }
+  // Rewrites one line on a terminal; elsewhere at most one line every two seconds.
+  void progress(std::string_view line, bool last = false);
+
+  // Writes what is pending. A broken pipe is quiet; a full disk or a closed descriptor turns
+  // `status` into kUsage and says why.
+  int flush(int status);
+
+ private:
+  void say_line(Level level, const std::string& line);
+
+  bool json_ = false, stdout_closed_ = false, document_done_ = false, progress_open_ = false;
+  Level level_ = Level::kInfo;
+  double last_progress_s_ = -1e9;
+  std::string pending_;
+};
+
+struct Context {
+  const Args& args;
+  Output& out;
+
+  // Says the error, and as the document when --json is on. Returns the exit status.
+  int fail(const Error& error) const { return fail(error, exit_of(error.code)); }
+  int fail(const Error& error, Exit status) const;
+};
+
+// "{"version":1,"error":{...}}": the document of every failure.
+Report error_document(const Error& error, Exit status);
+
+// What base/json.h read, as part of a report. Integers stay integers.
+Report report_of(const Json& json);
+// A JSON literal of our own (a number or a quoted string); null when it is none.
+Report report_of_literal(std::string_view literal);
+
+// Text as one JSON literal, and whole documents as text: invalid UTF-8 is replaced, never thrown
+// at.
+std::string to_json_text(const Report& report, int indent = 2);
+
+}  // namespace outrider::cli
