@@ -1,0 +1,385 @@
+#include "cli/config.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/json.h"
+#include "cli/config_keys.h"
+#include "cli/session.h"
+#include "gguf/gguf.h"
+#include "host/provider_path.h"
+#include "models/pi_gguf.h"
+
+namespace outrider::cli {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+constexpr const char* kDefaultOrigin = "default";
+
+constexpr ConfigKey kPi0Keys[] = {
+    {"model_family", nullptr, "\"pi0\" for PI0 and PI0.5", true},
+    {"model_path", nullptr, "policy file (GGUF)", true},
+    {"mmproj_path", nullptr, "vision file (GGUF)", true},
+    {"backend", nullptr, "\"cpu\"", true},
+    {"n_views", nullptr, "cameras, 1 to 3", false},
+    {"image_height", nullptr, "rows of every picture handed in", false},
+    {"image_width", nullptr, "columns of every picture handed in", false},
+    {"image_channels", nullptr, "3", false},
+    {"action_steps", nullptr, "rows of the action chunk; must equal the file's", false},
+    {"action_dim", nullptr, "columns of the action chunk; must equal the file's", false},
+    {"numerics", "\"reference\"", "\"reference\" or \"jetson-pi\"", true},
+    {"precision", "\"auto\"", "\"auto\", \"f32\", \"bf16\", \"int8\" or \"stored\"", true},
+    {"n_threads", "0", "0: as many as this process may use", false},
+    {"num_steps", "0", "0: as the file says", false},
+    {"noise_seed", "41", "seed of the action noise", false},
+    {"rope_bf16", "\"auto\"", "\"auto\", \"on\" or \"off\"", true},
+    {"cache_dir", "\"\"", "folder for packed weights; empty: none", true},
+    {"policy_dir", "\"\"", "checkpoint folder; empty: none", true},
+};
+
+std::string quote(const std::string& text) {
+  return to_json_text(Report(text), -1);
+}
+
+std::string literal_of(const Json& value) {
+  return value.is_string() ? quote(value.text()) : value.text();
+}
+
+std::string join_json(const std::vector<Setting>& settings) {
+  std::string json = "{";
+  for (const Setting& setting : settings)
+    json += (json.size() > 1 ? ", " : "") + quote(setting.key) + ": " + setting.literal;
+  return json + "}";
+}
+
+// A flag wins over the file, and says so.
+void put(Resolved& resolved, const char* key, const std::string& literal, const char* flag) {
+  for (Setting& setting : resolved.settings) {
+    if (setting.key != key) continue;
+    if (setting.literal != literal)
+      resolved.notes.push_back(
+          fmt::format("{} {} replaces {} of {}", flag, literal, setting.literal, setting.origin));
+    setting.literal = literal;
+    setting.origin = flag;
+    return;
+  }
+  resolved.settings.push_back({key, literal, flag});
+}
+
+// --set KEY=VALUE: the table says whether the value is a number or a text.
+Result<void> apply_set(Resolved& resolved, const Wish& wish) {
+  std::vector<const char*> known;
+  for (const ConfigKey& key : kPi0Keys) known.push_back(key.name);
+  for (const auto& [name, value] : wish.set) {
+    int64_t number = 0;
+    std::string literal = read_integer(value, number) ? std::to_string(number) : quote(value);
+    if (resolved.family == "pi0") {
+      const auto row =
+          std::ranges::find_if(kPi0Keys, [&](const ConfigKey& key) { return name == key.name; });
+      if (row == std::end(kPi0Keys)) {
+        const char* near = nearest_name(name, known);
+        return make_error(Code::kInvalid, "--set: unknown key \"%.80s\"%s%s%s", name.c_str(),
+                          near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+      }
+      if (row->is_text) literal = quote(value);
+    }
+    put(resolved, name.c_str(), literal, "--set");
+  }
+  return {};
+}
+
+Result<void> apply_flags(Resolved& resolved, const Wish& wish) {
+  if (wish.n_threads) put(resolved, "n_threads", std::to_string(*wish.n_threads), "--threads");
+  if (wish.noise_seed) put(resolved, "noise_seed", std::to_string(*wish.noise_seed), "--seed");
+  return apply_set(resolved, wish);
+}
+
+void add_defaults(Resolved& resolved) {
+  if (resolved.family != "pi0") return;
+  for (const ConfigKey& key : kPi0Keys)
+    if (key.by_default != nullptr && resolved.find(key.name) == nullptr)
+      resolved.settings.push_back({key.name, key.by_default, kDefaultOrigin});
+}
+
+Result<void> check_keys(const Json& object, const std::string& path, const std::string& family) {
+  if (family != "pi0") return {};
+  std::vector<const char*> known;
+  for (const ConfigKey& key : kPi0Keys) known.push_back(key.name);
+  for (const Json::Member& member : object.members()) {
+    if (std::ranges::any_of(known, [&](const char* name) { return member.name == name; })) continue;
+    const char* near = nearest_name(member.name, known);
+    return make_error(
+        Code::kInvalid, "%s:%u: unknown key \"%.80s\"%s%s%s", path.c_str(), member.value.line(),
+        member.name.c_str(),
+        near ? "; did you mean \"" : "; keys are listed in the configuration reference",
+        near ? near : "", near ? "\"?" : "");
+  }
+  return {};
+}
+
+Result<Resolved> resolve_config(const std::string& path, const Wish& wish) {
+  auto text = read_text_file(path, kMaxConfigBytes);
+  if (!text) return text.error();
+  auto json = Json::parse(text.value(), Json::Dialect::kFlatOpen);
+  if (!json) return make_error(Code::kInvalid, "%s: %s", path.c_str(), json.error().text);
+  const Json* family = json.value().find("model_family");
+  if (family == nullptr || !family->is_string())
+    return make_error(Code::kInvalid,
+                      "%s: key \"model_family\" %s; \"pi0\" is what this build runs", path.c_str(),
+                      family == nullptr ? "is missing" : "must be a string");
+  Resolved resolved;
+  resolved.family = family->text();
+  resolved.provider_path = wish.provider;
+  if (wish.provider.empty()) {
+    OUTRIDER_TRY(check_keys(json.value(), path, resolved.family));
+    auto found = host::find_provider(resolved.family);
+    // A provider that is not installed is a matter of the environment, not of the file.
+    if (!found) return make_error(Code::kInvalid, "%s", found.error().text);
+    resolved.provider_path = found.value();
+  }
+  for (const Json::Member& member : json.value().members())
+    resolved.settings.push_back(
+        {member.name, literal_of(member.value), fmt::format("{}:{}", path, member.value.line())});
+  if (const Json* model = json.value().find("model_path")) resolved.model_path = model->text();
+  if (const Json* vision = json.value().find("mmproj_path")) resolved.mmproj_path = vision->text();
+  resolved.json = text.value();
+  if (wish.n_threads || wish.noise_seed || !wish.set.empty()) {
+    OUTRIDER_TRY(apply_flags(resolved, wish));
+    resolved.json = join_json(resolved.settings);
+  }
+  if (wish.n_views && *wish.n_views != resolved.integer("n_views", 0))
+    return make_error(Code::kInvalid, "--views %lld: %s says n_views %lld; change the file",
+                      static_cast<long long>(*wish.n_views), path.c_str(),
+                      static_cast<long long>(resolved.integer("n_views", 0)));
+  add_defaults(resolved);
+  return resolved;
+}
+
+Result<Resolved> derive_pi(const GgufFile& policy, const std::string& path, const Wish& wish) {
+  auto vision_path = find_vision_file(path);
+  if (!vision_path) return vision_path.error();
+  auto vision = GgufFile::open(vision_path.value().c_str());
+  if (!vision) return vision.error();
+  auto config = read_pi_config(policy, vision.value());
+  if (!config) return config.error();
+
+  Resolved resolved;
+  resolved.derived = true;
+  resolved.family = "pi0";
+  resolved.model_path = path;
+  resolved.mmproj_path = vision_path.value();
+  auto add = [&](const char* key, const std::string& literal, const std::string& origin) {
+    resolved.settings.push_back({key, literal, origin});
+  };
+  add("model_family", "\"pi0\"", "general.architecture of the file");
+  add("model_path", quote(path), "command line");
+  add("mmproj_path", quote(vision_path.value()), "found beside the policy file");
+  add("backend", "\"cpu\"", "default for a model file");
+  add("n_views", std::to_string(wish.n_views.value_or(2)),
+      wish.n_views ? "--views" : "default for a model file");
+  const std::string size = std::to_string(config.value().vision.image_size);
+  const char* size_origin =
+      wish.image_size ? "size of the given pictures" : "clip.vision.image_size of the vision file";
+  add("image_height", wish.image_size ? std::to_string(wish.image_size->second) : size,
+      size_origin);
+  add("image_width", wish.image_size ? std::to_string(wish.image_size->first) : size, size_origin);
+  add("image_channels", "3", "RGB");
+  add("action_steps", std::to_string(config.value().action_steps),
+      "chunk length of the policy file");
+  add("action_dim", std::to_string(config.value().action_dim), "action width of the policy file");
+  OUTRIDER_TRY(apply_flags(resolved, wish));
+  resolved.json = join_json(resolved.settings);
+  resolved.provider_path = wish.provider;
+  if (wish.provider.empty()) {
+    auto found = host::find_provider("pi0");
+    // A provider that is not installed is a matter of the environment, not of the file.
+    if (!found) return make_error(Code::kInvalid, "%s", found.error().text);
+    resolved.provider_path = found.value();
+  }
+  add_defaults(resolved);
+  return resolved;
+}
+
+Result<Resolved> resolve_gguf(const std::string& path, const Wish& wish) {
+  auto file = GgufFile::open(path.c_str());
+  if (!file) return file.error();
+  auto architecture = file.value().string("general.architecture");
+  if (!architecture) return architecture.error();
+  if (is_pi_policy(file.value())) return derive_pi(file.value(), path, wish);
+  if (is_pi_vision(file.value()))
+    return make_error(Code::kUnsupported,
+                      "%s: a vision file; give the policy file that belongs to it", path.c_str());
+  return make_error(Code::kUnsupported,
+                    "%s: architecture \"%.40s\" is not in this build; it runs pi0 (PI0, PI0.5)",
+                    path.c_str(), std::string(architecture.value()).c_str());
+}
+
+}  // namespace
+
+std::span<const ConfigKey> pi0_keys() {
+  return kPi0Keys;
+}
+
+const Setting* Resolved::find(std::string_view key) const {
+  for (const Setting& setting : settings)
+    if (setting.key == key) return &setting;
+  return nullptr;
+}
+
+int64_t Resolved::integer(std::string_view key, int64_t otherwise) const {
+  const Setting* setting = find(key);
+  int64_t value = 0;
+  return setting != nullptr && read_integer(setting->literal, value) ? value : otherwise;
+}
+
+Result<void> check_there(const std::string& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0 || ::access(path.c_str(), R_OK) != 0)
+    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
+  if (!S_ISREG(info.st_mode))
+    return make_error(Code::kInvalid, "%s: not a regular file", path.c_str());
+  return {};
+}
+
+Result<std::string> read_text_file(const std::string& path, size_t max_bytes) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0)
+    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
+  if (!S_ISREG(info.st_mode))
+    return make_error(Code::kInvalid, "%s: not a regular file", path.c_str());
+  if (static_cast<uint64_t>(info.st_size) > max_bytes)
+    return make_error(Code::kInvalid, "%s: %lld bytes, allowed %zu", path.c_str(),
+                      static_cast<long long>(info.st_size), max_bytes);
+  std::FILE* file = std::fopen(path.c_str(), "rbe");
+  if (file == nullptr)
+    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
+  std::string text(static_cast<size_t>(info.st_size), '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
+
+Result<std::string> find_vision_file(const std::string& policy_path) {
+  const fs::path policy(policy_path);
+  const std::string stem = policy.stem().string();
+  const fs::path folder = policy.has_parent_path() ? policy.parent_path() : fs::path(".");
+  std::error_code error;
+  const fs::path first = folder / (stem + "-mmproj.gguf");
+  if (fs::is_regular_file(first, error)) return first.lexically_normal().string();
+
+  // Files converters name differently: anything with mmproj in its name that begins like the policy
+  // up to its first '-' or '.', and that says of itself that it is a vision file.
+  const std::string prefix = stem.substr(0, stem.find_first_of("-._"));
+  std::vector<std::string> candidates;
+  size_t n_seen = 0;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end && n_seen < 100000;
+       it.increment(error), ++n_seen) {
+    const std::string name = it->path().filename().string();
+    if (it->path().extension() != ".gguf" || !name.starts_with(prefix) ||
+        name.find("mmproj") == std::string::npos || it->path().filename() == policy.filename())
+      continue;
+    auto file = GgufFile::open(it->path().c_str());
+    if (!file) continue;
+    if (is_pi_vision(file.value())) candidates.push_back(it->path().lexically_normal().string());
+  }
+  std::ranges::sort(candidates);
+  if (candidates.size() == 1) return candidates[0];
+  if (candidates.empty())
+    return make_error(
+        Code::kInvalid,
+        "%s: no vision file beside it (wanted %s, or %s*mmproj*.gguf); give a configuration "
+        "with mmproj_path",
+        policy_path.c_str(), first.c_str(), prefix.c_str());
+  std::string list;
+  for (const std::string& candidate : candidates) list += (list.empty() ? "" : ", ") + candidate;
+  return make_error(
+      Code::kInvalid,
+      "%s: %zu vision files could belong to it: %s; give a configuration with mmproj_path",
+      policy_path.c_str(), candidates.size(), list.c_str());
+}
+
+Result<Resolved> resolve(const std::string& path, const Wish& wish) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0)
+    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
+  if (S_ISDIR(info.st_mode))
+    return make_error(Code::kUnsupported,
+                      "%s: a checkpoint folder is not in this build yet; give a .gguf file or a "
+                      "configuration",
+                      path.c_str());
+  if (!S_ISREG(info.st_mode))
+    return make_error(Code::kInvalid, "%s: not a regular file", path.c_str());
+  if (!wish.provider.empty() && ::access(wish.provider.c_str(), R_OK) != 0)
+    return make_error(Code::kInvalid, "--provider %s: %s", wish.provider.c_str(),
+                      std::strerror(errno));
+  // What a file is, its first bytes say; the name decides only where they do not.
+  char magic[4] = {};
+  if (std::FILE* file = std::fopen(path.c_str(), "rbe")) {
+    if (std::fread(magic, 1, sizeof magic, file) != sizeof magic) magic[0] = 0;
+    std::fclose(file);
+  } else {
+    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
+  }
+  const std::string extension = fs::path(path).extension().string();
+  if (std::memcmp(magic, "GGUF", 4) == 0 || extension == ".gguf") return resolve_gguf(path, wish);
+  if (extension == ".onnx" || extension == ".safetensors")
+    return make_error(Code::kUnsupported,
+                      "%s: %s files are not run by this build; it runs .gguf policies",
+                      path.c_str(), extension.c_str() + 1);
+  return resolve_config(path, wish);
+}
+
+Wish wish_of(const Args& args, const Command& command) {
+  auto has = [&](std::string_view name) {
+    return std::ranges::any_of(command.flags,
+                               [&](const Flag& flag) { return name == flag.name; }) &&
+           args.given(name);
+  };
+  Wish wish;
+  if (has("--threads")) wish.n_threads = args.integer("--threads");
+  if (has("--seed")) wish.noise_seed = args.integer("--seed");
+  if (has("--views")) wish.n_views = args.integer("--views");
+  if (has("--set"))
+    for (const std::string& word : args.all("--set"))
+      wish.set.emplace_back(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
+  if (has("--provider")) wish.provider = args.text("--provider");
+  return wish;
+}
+
+Report settings_report(const Resolved& resolved) {
+  Report report;
+  report["provider"] = resolved.provider_path;
+  Report rows = Report::array();
+  for (const Setting& setting : resolved.settings)
+    rows.push_back({{"key", setting.key},
+                    {"value", report_of_literal(setting.literal)},
+                    {"origin", setting.origin}});
+  report["settings"] = std::move(rows);
+  Report config = Report::object();
+  for (const Setting& setting : resolved.settings)
+    if (setting.origin != kDefaultOrigin) config[setting.key] = report_of_literal(setting.literal);
+  report["config"] = std::move(config);
+  return report;
+}
+
+void print_settings(const Resolved& resolved, Output& out) {
+  size_t key_width = 0, value_width = 0;
+  for (const Setting& setting : resolved.settings) {
+    key_width = std::max(key_width, setting.key.size());
+    value_width = std::max(value_width, std::min<size_t>(setting.literal.size(), 40));
+  }
+  out.text("{:<{}}  {}\n", "provider", key_width, resolved.provider_path);
+  for (const Setting& setting : resolved.settings)
+    out.text("{:<{}}  {:<{}}  {}\n", setting.key, key_width, setting.literal, value_width,
+             setting.origin);
+}
+
+}  // namespace outrider::cli

@@ -1,0 +1,62 @@
+// What CONFIG|FILE means: an open configuration that is passed on verbatim, or a model file from
+// which one is derived.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/args.h"
+#include "cli/output.h"
+
+namespace outrider::cli {
+
+// One key of the effective configuration and where its value came from.
+struct Setting {
+  std::string key;
+  std::string literal;  // as JSON: "cpu" with quotes, 2 without
+  std::string origin;   // "pi05.json:3", "default", "--threads", "read from policy.gguf", ...
+};
+
+struct Wish {  // what the command line adds
+  std::optional<int64_t> n_threads, noise_seed, n_views;
+  std::optional<std::pair<int32_t, int32_t>> image_size;  // width, height of the given pictures
+  std::vector<std::pair<std::string, std::string>> set;   // --set KEY=VALUE
+  std::string provider;                                   // path given by hand, or ""
+};
+
+struct Resolved {
+  std::string json;  // goes to open
+  std::string provider_path;
+  std::string family;
+  std::string model_path, mmproj_path;
+  bool derived = false;            // from a model file
+  std::vector<Setting> settings;   // set ones first, then the defaults
+  std::vector<std::string> notes;  // things a person should know: derived, overridden
+
+  const Setting* find(std::string_view key) const;
+  int64_t integer(std::string_view key, int64_t otherwise) const;
+};
+
+// [setup] Errors: kInvalid (no such file, not JSON, unknown key with its line and the nearest known
+// name), kNotFound (damaged model file), kUnsupported (a kind of file this build does not run).
+Result<Resolved> resolve(const std::string& path, const Wish& wish);
+
+// The vision file beside a policy file: STEM-mmproj.gguf, else the one clip file whose name begins
+// like the policy's. Errors: kInvalid listing the candidates when there are none or several.
+Result<std::string> find_vision_file(const std::string& policy_path);
+
+// Prints settings and origins, or gives them as a document.
+void print_settings(const Resolved& resolved, Output& out);
+Report settings_report(const Resolved& resolved);
+
+// Reads what --threads, --seed, --views, --set, --provider say, where the command has them.
+Wish wish_of(const Args& args, const Command& command);
+
+// Is there a regular file that can be read? Errors: kInvalid naming path and cause.
+Result<void> check_there(const std::string& path);
+
+// A whole small file as text. Errors: kInvalid (missing, unreadable, above the limit).
+Result<std::string> read_text_file(const std::string& path, size_t max_bytes);
+
+}  // namespace outrider::cli

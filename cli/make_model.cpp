@@ -1,0 +1,45 @@
+#include "cli/make_model.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "models/synthetic_pi.h"
+
+namespace outrider::cli {
+namespace {
+
+struct TypeName {
+  const char* name;
+  DType type;
+};
+constexpr TypeName kTypes[] = {{"f32", DType::kF32},   {"f16", DType::kF16},
+                               {"bf16", DType::kBf16}, {"q8_0", DType::kQ8_0},
+                               {"q4_0", DType::kQ4_0}, {"q4_k", DType::kQ4_K}};
+
+}  // namespace
+
+std::string vision_path_of(const std::string& policy_path) {
+  const std::string stem =
+      policy_path.ends_with(".gguf") ? policy_path.substr(0, policy_path.size() - 5) : policy_path;
+  return stem + "-mmproj.gguf";
+}
+
+Result<MadeModel> make_model(const MakeModel& options) {
+  const auto row =
+      std::ranges::find_if(kTypes, [&](const TypeName& t) { return options.type == t.name; });
+  if (row == std::end(kTypes))
+    return make_error(Code::kInvalid, "make-model: element type \"%.20s\" is unknown",
+                      options.type.c_str());
+  MadeModel made;
+  made.policy_path = options.out;
+  made.vision_path = vision_path_of(options.out);
+  const SyntheticPi what = {options.pi05 ? PiFamily::kPi05 : PiFamily::kPi0, options.size == "full",
+                            row->type, options.seed};
+  OUTRIDER_TRY(write_synthetic_pi(what, made.policy_path.c_str(), made.vision_path.c_str()));
+  std::error_code error;
+  made.policy_bytes = std::filesystem::file_size(made.policy_path, error);
+  made.vision_bytes = std::filesystem::file_size(made.vision_path, error);
+  return made;
+}
+
+}  // namespace outrider::cli

@@ -1,0 +1,25 @@
+// Writing a synthetic policy: used by make-model and demo.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+
+namespace outrider::cli {
+
+struct MakeModel {
+  bool pi05 = true;
+  std::string out;  // policy file
+  std::string size = "tiny", type = "f32";
+  uint64_t seed = 1;
+};
+struct MadeModel {
+  std::string policy_path, vision_path;
+  uint64_t policy_bytes = 0, vision_bytes = 0;
+};
+// <out without .gguf>-mmproj.gguf
+std::string vision_path_of(const std::string& policy_path);
+// Errors: kInvalid and those of the writer, naming the path.
+Result<MadeModel> make_model(const MakeModel& options);
+
+}  // namespace outrider::cli

@@ -1,0 +1,54 @@
+// The inputs of one tick as the command line gives them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cli/config.h"
+#include "cli/session.h"
+#include "vision/image.h"
+
+namespace outrider::cli {
+
+struct Request {
+  std::vector<Image> images;
+  std::string prompt;
+  std::vector<float> state;
+};
+
+// "0.1,-2,3e-1" -> values. Errors: kInvalid naming the position and what was found; every value
+// must be a finite number.
+Result<std::vector<float>> parse_csv(std::string_view text);
+
+// Errors: kInvalid (no such file), those of decoding, kShape when pictures differ in size.
+Result<std::vector<Image>> load_images(std::span<const std::string> paths);
+
+// The pictures' count and size against the configuration. Errors: kShape with both numbers and what
+// to change.
+Result<void> check_images(const std::vector<Image>& images, const Resolved& resolved);
+
+// Sets images, prompt and state. Errors as the runtime gives them.
+Result<void> stage(Session& session, const Request& request);
+// Images alone: what a loop replaces every tick.
+Result<void> stage_images(Session& session, const std::vector<Image>& images);
+
+// What is odd about an instruction, or "": a newline or carriage return at its end changes the
+// token ids, because the policy face takes the text raw.
+std::string prompt_oddity(std::string_view prompt);
+
+// One tick, stage by stage: milliseconds of staging inputs, of every stage, of reading the output,
+// and of all together.
+struct TickTimes {
+  double input_ms = 0, output_ms = 0, total_ms = 0;
+  std::vector<double> stage_ms;
+};
+struct Ticked {
+  TickTimes times;
+  std::vector<std::byte> output;  // bytes of the output port
+};
+// Errors name the stage.
+Result<Ticked> timed_tick(Session& session, const Request& request, std::string_view output_port);
+
+// Name of the port a command reads by default: "actions", else the first output.
+Result<std::string> main_output(const Session& session);
+
+}  // namespace outrider::cli

@@ -1,0 +1,106 @@
+#include "cli/runtime_facts.h"
+
+#include <algorithm>
+
+#include "cli/inspect.h"
+#include "cli/scene.h"
+#include "gguf/gguf.h"
+#include "models/pi_gguf.h"
+
+namespace outrider::cli {
+namespace {
+
+double bytes_per_weight(const RuntimeFacts& facts, const GgufFile& policy) {
+  if (facts.precision == "f32") return 4;
+  if (facts.precision == "bf16") return 2;
+  if (facts.precision == "int8") return 1;
+  double bytes = 0, values = 0;
+  for (const GgufTensor& tensor : policy.tensors()) {
+    bytes += static_cast<double>(tensor.n_bytes);
+    values += static_cast<double>(tensor.n_values());
+  }
+  return values > 0 ? bytes / values : 4;
+}
+
+}  // namespace
+
+RuntimeFacts runtime_facts(const Session& session) {
+  RuntimeFacts facts;
+  const outrider_status_v1* status = session.status();
+  if (status == nullptr || status->describe == nullptr) return facts;
+  const char* text = status->describe(status->self);
+  auto json = Json::parse(text == nullptr ? "" : text);
+  if (!json) return facts;
+  facts.described = report_of(json.value());
+  auto word = [&](const char* key) {
+    const Json* value = json.value().find(key);
+    return value != nullptr && value->is_string() ? value->text() : std::string();
+  };
+  facts.kernel_table = word("kernel_table");
+  facts.precision = word("precision");
+  for (const char* key : {"threads", "n_threads"})
+    if (const Json* value = json.value().find(key); value != nullptr && value->is_integer())
+      facts.n_threads = static_cast<int>(value->integer());
+  return facts;
+}
+
+Report counters_report(const Session& session) {
+  Report report = Report::object();
+  const outrider_status_v1* status = session.status();
+  if (status == nullptr || status->read == nullptr) return report;
+  std::vector<outrider_counter_v1> counters(64);
+  const uint64_t n = status->read(status->self, counters.data(), counters.size());
+  for (uint64_t i = 0; i < std::min<uint64_t>(n, counters.size()); ++i)
+    if (counters[i].name != nullptr) report[counters[i].name] = counters[i].value;
+  return report;
+}
+
+Request sample_request(const Resolved& resolved, double time_s) {
+  Request request;
+  const auto side = [&](const char* key) {
+    return static_cast<int>(std::clamp<int64_t>(resolved.integer(key, 64), 1, 4096));
+  };
+  const Scene scene(side("image_width"), side("image_height"));
+  const int64_t n_views = resolved.integer("n_views", 1);
+  for (int64_t i = 0; i < n_views && i < 8; ++i)
+    request.images.push_back(scene.draw(i == 0 ? Camera::kFront : Camera::kWrist,
+                                        time_s + 0.1 * static_cast<double>(i)));
+  request.prompt = "pick up the red block";
+  request.state = scene.state(time_s);
+  const int64_t dim = resolved.integer("action_dim", 8);
+  if (dim < static_cast<int64_t>(request.state.size()))
+    request.state.resize(static_cast<size_t>(std::max<int64_t>(dim, 1)));
+  return request;
+}
+
+std::vector<StageWork> stage_work(const Resolved& resolved, const Request& request,
+                                  const Session& session, const RuntimeFacts& facts) {
+  const std::vector<std::string> names = session.stages();
+  std::vector<StageWork> out(names.size());
+  if (resolved.family != "pi0" || resolved.model_path.empty()) return out;
+  auto policy = GgufFile::open(resolved.model_path.c_str());
+  auto vision = GgufFile::open(resolved.mmproj_path.c_str());
+  if (!policy || !vision) return out;
+  auto config = read_pi_config(policy.value(), vision.value());
+  if (!config) return out;
+  if (const int64_t steps = resolved.integer("num_steps", 0); steps > 0)
+    config.value().n_denoise_steps = steps;
+  auto tokens = inspect_tokens(resolved.model_path, request.prompt, request.state);
+  if (!tokens) return out;
+  const PiWork work = pi_work(config.value(), {static_cast<int64_t>(request.images.size()),
+                                               tokens.value()["n"].get<int64_t>(), true});
+  const double weight = bytes_per_weight(facts, policy.value());
+  for (size_t i = 0; i < names.size(); ++i) {
+    Work sum;
+    if (names[i] != "action") sum = work.context();
+    if (names[i] != "context") {
+      sum.flop += work.expert.flop;
+      sum.weight_values += work.expert.weight_values;
+    }
+    if (names[i] == "context" || names[i] == "action" || names[i] == "infer" || names[i] == "step")
+      out[i] = {sum.flop * 1e-9, sum.weight_values * weight};
+  }
+  return out;
+}
+
+}  // namespace outrider::cli
