@@ -1,0 +1,119 @@
+// The report of inspect for people: the same facts as lines and as Markdown.
+#include "cli/inspect.h"
+#include "cli/machine.h"
+
+namespace outrider::cli {
+namespace {
+
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+uint64_t number(const Report& report, const char* key) {
+  return report.contains(key) && report[key].is_number() ? report[key].get<uint64_t>() : 0;
+}
+std::string words(const Report& report, const char* key) {
+  return report.contains(key) && report[key].is_string() ? report[key].get<std::string>() : "";
+}
+
+std::string count_text(uint64_t n) {
+  if (n >= 1000000000u) return fmt::format("{:.2f} G", static_cast<double>(n) * 1e-9);
+  if (n >= 1000000u) return fmt::format("{:.2f} M", static_cast<double>(n) * 1e-6);
+  return std::to_string(n);
+}
+
+std::string gemma_text(const Report& g) {
+  return fmt::format("{} layers, width {}, mlp {}, {} query and {} key/value heads of {}",
+                     number(g, "layers"), number(g, "width"), number(g, "mlp"), number(g, "heads"),
+                     number(g, "kv_heads"), number(g, "head_dim"));
+}
+
+void put_file(Rows& rows, const Report& r, const char* label) {
+  std::string head = words(r, "file") + ", " + bytes_text(number(r, "bytes"));
+  if (words(r, "kind") == "gguf")
+    head += fmt::format(", GGUF v{}, architecture {}{}", number(r, "gguf_version"),
+                        words(r, "architecture"),
+                        words(r, "name").empty() ? "" : ", name \"" + words(r, "name") + "\"");
+  rows.emplace_back(label, head);
+  rows.emplace_back("tensors", fmt::format("{} with {} values", number(r, "tensors"),
+                                           count_text(number(r, "parameters"))));
+  if (r.contains("tensor_types"))
+    for (const Report& type : r["tensor_types"])
+      rows.emplace_back(
+          "  " + words(type, "type"),
+          fmt::format("{} tensors, {} values, {}", number(type, "tensors"),
+                      count_text(number(type, "values")), bytes_text(number(type, "bytes"))));
+  if (r.contains("family"))
+    rows.emplace_back("family",
+                      words(r["family"], "name") + " (" + words(r["family"], "why") + ")");
+}
+
+Rows rows_of(const Report& r) {
+  Rows rows;
+  put_file(rows, r, "file");
+  if (r.contains("role")) rows.emplace_back("role", words(r, "role"));
+  if (r.contains("chunk"))
+    rows.emplace_back(
+        "action chunk",
+        fmt::format("{} steps of {} values, {} denoising steps", number(r["chunk"], "steps"),
+                    number(r["chunk"], "dim"), number(r["chunk"], "denoise_steps")));
+  if (r.contains("backbone")) rows.emplace_back("backbone", gemma_text(r["backbone"]));
+  if (r.contains("expert")) rows.emplace_back("action expert", gemma_text(r["expert"]));
+  if (r.contains("vision")) {
+    const Report& v = r["vision"];
+    rows.emplace_back(
+        "vision",
+        fmt::format("{} layers, width {}, mlp {}, {} heads; {} pixels square, {} tokens a view",
+                    number(v, "layers"), number(v, "width"), number(v, "mlp"), number(v, "heads"),
+                    number(v, "image_size"), number(v, "tokens_per_view")));
+  }
+  if (r.contains("tokenizer")) {
+    const Report& t = r["tokenizer"];
+    rows.emplace_back("tokenizer", t["usable"].get<bool>()
+                                       ? fmt::format("SentencePiece, {} pieces, bos {}, eos {}",
+                                                     number(t, "pieces"), t["bos"].get<int64_t>(),
+                                                     t["eos"].get<int64_t>())
+                                       : "not usable: " + words(t, "why_not"));
+  }
+  if (r.contains("vision_file")) put_file(rows, r["vision_file"], "vision file");
+  if (r.contains("memory")) {
+    const Report& m = r["memory"];
+    rows.emplace_back(
+        "memory",
+        fmt::format("about {} in f32, {} in bf16, {} in int8", bytes_text(number(m, "f32_bytes")),
+                    bytes_text(number(m, "bf16_bytes")), bytes_text(number(m, "int8_bytes"))));
+  }
+  if (r.contains("work")) {
+    const Report& w = r["work"];
+    rows.emplace_back(
+        "work",
+        fmt::format("{:.3g} GFLOP a run ({} views, {} text tokens): vision {:.3g}, prefix {:.3g}, "
+                    "actions {:.3g}",
+                    w["total_gflop"].get<double>(), number(w, "views"), number(w, "text_tokens"),
+                    w["vision_gflop"].get<double>(), w["prefix_gflop"].get<double>(),
+                    w["expert_gflop"].get<double>()));
+  }
+  if (r.contains("runs"))
+    rows.emplace_back("this build", r["runs"].get<bool>()
+                                        ? "runs it"
+                                        : "does not run it: " + words(r, "why_not"));
+  return rows;
+}
+
+}  // namespace
+
+std::string inspection_text(const Report& report) {
+  std::string out;
+  for (const auto& [name, value] : rows_of(report)) out += fmt::format("{:<14}{}\n", name, value);
+  return out;
+}
+
+std::string inspection_markdown(const Report& report) {
+  std::string out = "| | |\n|---|---|\n";
+  for (auto [name, value] : rows_of(report)) {
+    for (size_t at = 0; (at = value.find('|', at)) != std::string::npos; at += 2)
+      value.insert(at, "\\");
+    out += "| " + name + " | " + value + " |\n";
+  }
+  return out;
+}
+
+}  // namespace outrider::cli
