@@ -1,0 +1,67 @@
+// outrider make-model: seeded random models of true shape, for tests and first steps.
+#include <cstring>
+
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/machine.h"
+#include "cli/make_model.h"
+
+namespace outrider::cli {
+namespace {
+
+constexpr Flag kFlags[] = {
+    {"--size", "SIZE", "tiny",
+     "tiny (a few megabytes) or full (the sizes of the base checkpoints).", parse_model_size},
+    {"--type", "T", "f32", "Element type of the matrices: f32, f16, bf16, q8_0, q4_0 or q4_k.",
+     parse_weight_type},
+    {"--seed", "N", "1", "Seed of the random weights; equal seeds give equal files.", parse_seed},
+    kJsonFlag,
+};
+constexpr Positional kPositionals[] = {
+    {"KIND", "pi0 or pi05."},
+    {"OUT",
+     "Policy file to write; the vision file is written beside it as <OUT without "
+     ".gguf>-mmproj.gguf."},
+};
+
+int run(Context& context) {
+  const std::string &kind = context.args.positional(0), &out = context.args.positional(1);
+  static constexpr const char* kKinds[] = {"pi0", "pi05"};
+  static constexpr const char* kLaterKinds[] = {"llm", "mllm", "driving"};
+  for (const char* later : kLaterKinds)
+    if (kind == later)
+      return context.fail(
+          make_error(Code::kUnsupported,
+                     "make-model: %s is not in this build yet; it makes pi0 and pi05", later),
+          kUsage);
+  if (kind != "pi0" && kind != "pi05") {
+    const char* near = nearest_name(kind, kKinds);
+    return context.fail(
+        make_error(Code::kInvalid, "make-model: KIND is \"%.40s\", allowed pi0 and pi05%s%s%s",
+                   kind.c_str(), near ? "; did you mean " : "", near ? near : "", near ? "?" : ""));
+  }
+  auto made =
+      make_model({kind == "pi05", out, context.args.text("--size"), context.args.text("--type"),
+                  static_cast<uint64_t>(context.args.integer("--seed"))});
+  if (!made) return context.fail(made.error(), kUsage);
+  const MadeModel& model = made.value();
+  context.out.text("{}  {}\n{}  {}\n", model.policy_path, bytes_text(model.policy_bytes),
+                   model.vision_path, bytes_text(model.vision_bytes));
+  context.out.document({{"kind", kind},
+                        {"policy", {{"path", model.policy_path}, {"bytes", model.policy_bytes}}},
+                        {"vision", {{"path", model.vision_path}, {"bytes", model.vision_bytes}}}});
+  return kGood;
+}
+
+}  // namespace
+
+const Command kMakeModel = {"make-model",
+                            "Write a random model of true shape (policy and vision file).",
+                            "Weights are random, so actions mean nothing; sizes, names, types and "
+                            "cost are those of a real policy.",
+                            "outrider make-model pi05 tiny.gguf --type q8_0",
+                            kPositionals,
+                            kFlags,
+                            run};
+
+}  // namespace outrider::cli

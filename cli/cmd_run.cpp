@@ -1,0 +1,257 @@
+// outrider run: one request through one runtime.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cli/commands.h"
+#include "cli/config.h"
+#include "cli/flags.h"
+#include "cli/npy.h"
+#include "cli/request.h"
+
+namespace outrider::cli {
+namespace {
+
+constexpr Flag kFlags[] = {
+    kImageFlag,
+    kPromptFlag,
+    kStateFlag,
+    {"--input", "NAME=FILE.npy", nullptr,
+     "Array for the input port NAME, for runtimes with other ports.", parse_assignment, true},
+    {"--out", "FILE.npy", nullptr, "Also write the output array to this file.", parse_text},
+    kSeedFlag,
+    kThreadsFlag,
+    kViewsFlag,
+    kSetFlag,
+    kProviderFlag,
+    kPrintConfigFlag,
+    kJsonFlag,
+};
+constexpr Positional kPositionals[] = {kConfigOrFile};
+
+int run(Context& context);
+
+}  // namespace
+
+const Command kRun = {"run",
+                      "Run one request and print the action chunk.",
+                      "Pictures go to the camera slots in the order given. With a model file the "
+                      "runtime is opened for the "
+                      "pictures' own size; with a configuration the sizes must match it. Nothing "
+                      "is resized or cleaned on the way: "
+                      "actions are in the policy's normalised units, text goes in as written.",
+                      "outrider run pi05.gguf --image base.png --image wrist.png --prompt \"pick "
+                      "up the cup\" --state 0,0,0,0,0,0,0,0",
+                      kPositionals,
+                      kFlags,
+                      run};
+
+namespace {
+
+// Does the array fit the port, and is it finite? An images port takes u8 [n, h, w, 3].
+Result<void> set_array(Session& session, const std::string& name, const NpyArray& array,
+                       const std::string& path) {
+  const frt_runtime_port_desc* port = session.find(name);
+  if (port == nullptr) return session.port(name).error();
+  if (port->direction != FRT_PORT_IN)
+    return make_error(Code::kInvalid, "--input %s: this port is an output", name.c_str());
+  if (port->modality == FRT_MODALITY_IMAGE) {
+    if (array.type != "u1" || array.shape.size() != 4 || array.shape[3] != 3 ||
+        array.n_values() == 0 || array.shape[0] > 64 || array.shape[1] > 65535 ||
+        array.shape[2] > 65535)
+      return make_error(Code::kInvalid,
+                        "--input %s: %s holds %s of shape %s; wanted u1 (0 to 255) of shape "
+                        "{views, height, width, 3}",
+                        name.c_str(), path.c_str(), array.type.c_str(),
+                        shape_text(array.shape).c_str());
+    std::vector<ImageView> views;
+    const size_t view_bytes = array.bytes.size() / static_cast<size_t>(array.shape[0]);
+    for (int64_t i = 0; i < array.shape[0]; ++i)
+      views.push_back({PixelFormat::kRgb8, array.bytes.data() + static_cast<size_t>(i) * view_bytes,
+                       view_bytes, static_cast<int32_t>(array.shape[2]),
+                       static_cast<int32_t>(array.shape[1]), 0});
+    return session.set_images(views);
+  }
+  static constexpr const char* kTypes[] = {"u1", "f4", "f2", "", "i4", "i8"};
+  const char* wanted = port->dtype < 6 ? kTypes[port->dtype] : "";
+  if (array.type != wanted)
+    return make_error(Code::kInvalid, "--input %s: %s holds %s, the port takes %s", name.c_str(),
+                      path.c_str(), array.type.c_str(),
+                      *wanted ? wanted : port_dtype_name(port->dtype));
+  if (array.type == "f4") {
+    for (size_t i = 0; i < array.n_values(); ++i) {
+      float value;
+      std::memcpy(&value, array.bytes.data() + i * sizeof value, sizeof value);
+      if (!std::isfinite(value))
+        return make_error(Code::kInvalid, "--input %s: value %zu of %s is not finite", name.c_str(),
+                          i, path.c_str());
+    }
+  }
+  return session.set_input(name, array.bytes.data(), array.bytes.size());
+}
+
+// Sets what was given and says which required port nothing was given for.
+Result<void> stage_all(Context& context, Session& session, const Request& request) {
+  std::vector<std::string> set;
+  for (const std::string& word : context.args.all("--input")) {
+    const std::string name = word.substr(0, word.find('=')), path = word.substr(word.find('=') + 1);
+    OUTRIDER_TRY(check_there(path));
+    auto array = read_npy(path);
+    if (!array) return array.error();
+    OUTRIDER_TRY(set_array(session, name, array.value(), path));
+    set.push_back(name);
+  }
+  auto done = [&](const char* name) { return std::ranges::find(set, name) != set.end(); };
+  if (!request.images.empty()) {
+    OUTRIDER_TRY(stage_images(session, request.images));
+    set.push_back("images");
+  }
+  if (!request.prompt.empty()) {
+    OUTRIDER_TRY(session.set_text("prompt", request.prompt));
+    set.push_back("prompt");
+  }
+  if (!request.state.empty()) {
+    OUTRIDER_TRY(session.set_floats("state", request.state));
+    set.push_back("state");
+  }
+  for (const auto* port : session.ports()) {
+    if (port->direction != FRT_PORT_IN || port->required == 0 || done(port->name)) continue;
+    if (std::strcmp(port->name, "state") == 0 && port->dtype == FRT_DTYPE_F32) {
+      // PI0 takes at most as many values as an action has.
+      const frt_runtime_port_desc* actions = session.find("actions");
+      const int64_t dim =
+          actions != nullptr && actions->rank == 2 && actions->shape[1] > 0 ? actions->shape[1] : 8;
+      const std::vector<float> zeros(static_cast<size_t>(std::min<int64_t>(dim, 8)), 0.0f);
+      OUTRIDER_TRY(session.set_floats("state", zeros));
+      context.out.say(Level::kWarn, "no --state given: {} zeros are used", zeros.size());
+      continue;
+    }
+    const char* flag = std::strcmp(port->name, "images") == 0   ? "--image P"
+                       : std::strcmp(port->name, "prompt") == 0 ? "--prompt T"
+                                                                : "--input";
+    return make_error(Code::kInvalid, "run: input %s %s is required and was not given; use %s%s%s",
+                      port->name, port_shape_text(*port).c_str(), flag,
+                      std::strcmp(flag, "--input") == 0 ? " NAME=FILE.npy for " : "",
+                      std::strcmp(flag, "--input") == 0 ? port->name : "");
+  }
+  return {};
+}
+
+// Shape of the output: the port's where it is fixed, else one row.
+std::vector<int64_t> output_shape(const frt_runtime_port_desc& port, size_t n_values) {
+  std::vector<int64_t> shape(port.shape, port.shape + port.rank);
+  size_t n = 1;
+  for (int64_t size : shape) n *= size > 0 ? static_cast<size_t>(size) : 0;
+  if (n != n_values || shape.empty()) shape = {static_cast<int64_t>(n_values)};
+  return shape;
+}
+
+void print_table(Output& out, std::span<const float> values, int64_t n_cols) {
+  constexpr int64_t kColsPerBlock = 8;
+  const int64_t n_rows = n_cols > 0 ? static_cast<int64_t>(values.size()) / n_cols : 0;
+  for (int64_t first = 0; first < n_cols; first += kColsPerBlock) {
+    const int64_t end = std::min(first + kColsPerBlock, n_cols);
+    out.text("{:>6}", "step");
+    for (int64_t c = first; c < end; ++c) out.text(" {:>9}", fmt::format("[{}]", c));
+    out.text("\n");
+    for (int64_t r = 0; r < n_rows; ++r) {
+      out.text("{:>6}", r);
+      for (int64_t c = first; c < end; ++c)
+        out.text(" {:>9.4f}", values[static_cast<size_t>(r * n_cols + c)]);
+      out.text("\n");
+    }
+    if (end < n_cols) out.text("\n");
+  }
+}
+
+Report rows_report(std::span<const float> values, std::span<const int64_t> shape) {
+  if (shape.size() != 2) return std::vector<float>(values.begin(), values.end());
+  Report rows = Report::array();
+  for (int64_t r = 0; r < shape[0]; ++r) {
+    const auto row =
+        values.subspan(static_cast<size_t>(r * shape[1]), static_cast<size_t>(shape[1]));
+    rows.push_back(std::vector<float>(row.begin(), row.end()));
+  }
+  return rows;
+}
+
+void say_how_it_was_opened(Context& context, const Resolved& resolved) {
+  for (const std::string& note : resolved.notes) context.out.say(Level::kInfo, "{}", note);
+  if (resolved.derived)
+    context.out.say(Level::kInfo, "opened {} with {}; {} views of {}x{} (--print-config shows all)",
+                    resolved.model_path, resolved.mmproj_path, resolved.integer("n_views", 0),
+                    resolved.integer("image_width", 0), resolved.integer("image_height", 0));
+}
+
+int run(Context& context) {
+  const Args& args = context.args;
+  Request request;
+  auto images = load_images(args.all("--image"));
+  if (!images) return context.fail(images.error());
+  request.images = std::move(images.value());
+  request.prompt = args.text("--prompt");
+  if (args.given("--state")) {
+    auto state = parse_csv(args.text("--state"));
+    if (!state) return context.fail(state.error());
+    request.state = std::move(state.value());
+  }
+  if (const std::string oddity = prompt_oddity(request.prompt); !oddity.empty())
+    context.out.say(Level::kWarn, "--prompt: {}", oddity);
+
+  Wish wish = wish_of(args, kRun);
+  if (!request.images.empty())
+    wish.image_size = {request.images[0].width, request.images[0].height};
+  auto resolved = resolve(args.positional(0), wish);
+  if (!resolved) return context.fail(resolved.error());
+  if (args.given("--print-config")) {
+    print_settings(resolved.value(), context.out);
+    context.out.document(settings_report(resolved.value()));
+    return kGood;
+  }
+  if (!request.images.empty()) {
+    if (auto fits = check_images(request.images, resolved.value()); !fits)
+      return context.fail(fits.error());
+  }
+  say_how_it_was_opened(context, resolved.value());
+  auto session = Session::open(resolved.value().provider_path, resolved.value().json);
+  if (!session) return context.fail(session.error());
+  if (auto staged = stage_all(context, session.value(), request); !staged)
+    return context.fail(staged.error());
+
+  Report stages = Report::array();
+  const std::vector<std::string> names = session.value().stages();
+  double total_ms = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (auto ran = session.value().run_stage(i); !ran) return context.fail(ran.error());
+    const double ms = static_cast<double>(session.value().stage_ns(i)) * 1e-6;
+    total_ms += ms;
+    stages.push_back({{"name", names[i]}, {"ms", ms}});
+  }
+  auto port = main_output(session.value());
+  if (!port) return context.fail(port.error());
+  auto values = session.value().output_floats(port.value());
+  if (!values) return context.fail(values.error());
+  const std::vector<int64_t> shape =
+      output_shape(*session.value().find(port.value()), values.value().size());
+  if (args.given("--out")) {
+    if (auto wrote = write_npy(args.text("--out"), values.value(), shape); !wrote)
+      return context.fail(wrote.error());
+    context.out.say(Level::kInfo, "wrote {}", args.text("--out"));
+  }
+  context.out.text("{} {} in {:.1f} ms, normalised units\n", port.value(), shape_text(shape),
+                   total_ms);
+  print_table(context.out, values.value(), shape.back());
+  Report report;
+  report[port.value()] = rows_report(values.value(), shape);
+  report["output"] = port.value();
+  report["shape"] = shape;
+  report["units"] = "normalised";
+  report["stages"] = std::move(stages);
+  report["open_ms"] = static_cast<double>(session.value().open_ns()) * 1e-6;
+  report["fingerprint"] = fmt::format("{:016x}", outrider_fingerprint(session.value().handle()));
+  context.out.document(std::move(report));
+  return kGood;
+}
+
+}  // namespace
+}  // namespace outrider::cli
