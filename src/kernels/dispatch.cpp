@@ -1,5 +1,9 @@
 #include "kernels/dispatch.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <cstdio>
 #include <cstring>
 
@@ -24,6 +28,12 @@ struct Choices {
 };
 
 #if defined(__x86_64__)
+// clang 14 has no name for it in __builtin_cpu_supports.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 // The avx512 table, and the same with the bf16 dot instruction for products in bf16.
 const KernelTable& avx512_table(bool dot) {
   static const auto with = [](const char* name, bool use_dot) {
@@ -52,8 +62,7 @@ const Choices& choices() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     // The compiler's test includes the operating system's promise to save the registers.
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                      __builtin_cpu_supports("f16c");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                         __builtin_cpu_supports("avx512vl");

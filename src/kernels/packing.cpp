@@ -59,7 +59,7 @@ void read_16(const SourceRow& row, PackFormat format, int64_t k, int64_t n, uint
     OUTRIDER_ASSERT(format != PackFormat::kF16);  // f16 is only taken as it is
     float values[kPieceValues];
     read_f32(row, k, n, values);
-    for (int64_t i = 0; i < n; ++i) out[i] = f32_to_bf16(values[i]);
+    quantize_row(DType::kBf16, values, out, n);
   }
 }
 
