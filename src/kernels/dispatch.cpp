@@ -12,7 +12,7 @@ namespace {
 
 struct Choices {
   const KernelTable* tables[5] = {};
-  const char* names[5] = {};
+  const char* names[6] = {};  // null terminated
   char features[160] = {};
   int n = 0;
 
@@ -101,10 +101,7 @@ Result<const KernelTable*> find_kernel_table(const char* name) {
 }
 
 const char* const* kernel_table_names() {
-  static const char* names[6] = {};
-  const Choices& all = choices();
-  for (int i = 0; i < all.n; ++i) names[i] = all.names[i];
-  return names;
+  return choices().names;
 }
 
 const char* cpu_features() {

@@ -181,89 +181,116 @@ void LinearRunner::pack_activations(const Job& job) noexcept {
   });
 }
 
-// A tile whose sums are complete, to y.
-void LinearRunner::finish(const Job& job, int64_t row_tile, int64_t panel, int64_t n_panels,
-                          const float* tile, int64_t tile_stride) noexcept {
-  const LinearOut& out = job.product.out;
-  const int64_t column = panel / job.unit * kPanelLanes;
-  TileOut to;
-  to.y = out.y.row(job.tiles.first(row_tile)) + column;
-  to.y_stride = out.y.stride;
-  to.n_rows = static_cast<int32_t>(job.tiles.rows(row_tile));
-  to.n_cols = static_cast<int32_t>(
-      std::min(n_panels / job.unit * kPanelLanes, job.product.w.n_out - column));
-  to.bias = out.bias ? out.bias + column : nullptr;
-  to.gate = out.gate ? out.gate + column : nullptr;
-  to.activation = static_cast<int32_t>(out.activation);
-  to.add = out.add;
-  (job.paired ? table_.gated_tile_out : table_.tile_out)(tile, tile_stride, &to);
-}
+// One thread's way through its part of a product. Outer to inner: rows that share a pass, some
+// groups of panels (a chunk), blocks of k, groups, row tiles. So a group's weights stay in L1 or L2
+// for all row tiles, and the partial sums of a chunk in L2.
+class LinearRunner::Walk {
+ public:
+  Walk(const LinearRunner& runner, const Job& job, int thread_index)
+      : table_(runner.table_),
+        job_(job),
+        panels_(job.panels_of(thread_index % job.n_output_parts)),
+        tiles_(part_of(job.tiles.n_tiles, thread_index / job.n_output_parts, job.n_row_parts)),
+        activations_(runner.activations_.data()),
+        sums_(reinterpret_cast<float*>(runner.tiles_.data() + thread_index * kTileBufferBytes)),
+        widened_(reinterpret_cast<float*>(runner.widened_.data()) +
+                 thread_index * kWidenPanels * kWidenKBlock * kPanelLanes),
+        tile_stride_(job.group * kPanelLanes),
+        tile_values_(job.tiles.rows(0) * tile_stride_),
+        one_block_(job.k_block >= job.n_k) {}
 
-// Outer to inner: rows that share a pass, some groups of panels, blocks of k, groups, row tiles. So
-// a group's weights stay in L1 or L2 for all row tiles, and the partial sums of the groups in L2.
-void LinearRunner::multiply(const Job& job, int thread_index) noexcept {
-  if (thread_index >= job.n_output_parts * job.n_row_parts) return;
-  const Range panels = job.panels_of(thread_index % job.n_output_parts);
-  const Range tiles =
-      part_of(job.tiles.n_tiles, thread_index / job.n_output_parts, job.n_row_parts);
-  auto* buffer = reinterpret_cast<float*>(tiles_.data() + thread_index * kTileBufferBytes);
-  const int64_t tile_stride = job.group * kPanelLanes;
-  const bool one_block = job.k_block >= job.n_k;
-  const int64_t tile_values = job.tiles.rows(0) * tile_stride;
-  const int64_t n_fit = kTileBufferBytes / 4 / tile_values;  // tiles that the buffer holds
-  const int64_t chunk_tiles =
-      std::min({tiles.last - tiles.first, kMaxChunkRows / job.tiles.rows(0), n_fit});
-  const int64_t chunk_panels = (one_block ? 1 : n_fit / chunk_tiles) * job.group;
-  const auto* w = static_cast<const std::byte*>(job.product.w.data);
-  auto* widened = reinterpret_cast<float*>(widened_.data()) +
-                  thread_index * kWidenPanels * kWidenKBlock * kPanelLanes;
-  const TileFormat tile_format = job.widen ? kTileF32 : job.tile_format;
-
-  for (int64_t t0 = tiles.first; t0 < tiles.last; t0 += chunk_tiles) {
-    const int64_t t1 = std::min(t0 + chunk_tiles, tiles.last);
-    for (int64_t p0 = panels.first; p0 < panels.last; p0 += chunk_panels) {
-      const int64_t p1 = std::min(p0 + chunk_panels, panels.last);
-      for (int64_t k = 0; k < job.n_k; k += job.k_block) {
-        const int64_t n_k = std::min(job.k_block, job.n_k - k);
-        for (int64_t p = p0; p < p1; p += job.group) {
-          const int64_t n_panels = std::min(job.group, p1 - p);
-          const int64_t k_bytes = kPanelLanes * job.w_bytes;
-          const std::byte* w_block = w + p * job.panel_bytes + k * k_bytes;
-          // What this thread multiplies after this block.
-          const std::byte* next_block = nullptr;
-          if (p + job.group < p1) {
-            next_block = w_block + job.group * job.panel_bytes;
-          } else if (k + n_k < job.n_k) {
-            next_block = w + p0 * job.panel_bytes + (k + n_k) * k_bytes;
-          } else if (p1 < panels.last) {
-            next_block = w + p1 * job.panel_bytes;
-          }
-          const std::byte* tile_w = w_block;
-          int64_t panel_bytes = job.panel_bytes;
-          if (job.widen) {
-            panel_bytes = n_k * kPanelLanes * 4;
-            tile_w = reinterpret_cast<const std::byte*>(widened);
-            for (int64_t j = 0; j < n_panels; ++j)
-              table_.widen_panel(job.tile_format, w_block + j * job.panel_bytes, n_k,
-                                 widened + j * n_k * kPanelLanes);
-          }
-          for (int64_t i = t0; i < t1; ++i) {
-            const int64_t slot = one_block ? 0 : (p - p0) / job.group * (t1 - t0) + (i - t0);
-            float* tile = buffer + slot * tile_values;
-            // The next row tile's activations, and in turn the panels of the next group.
-            const int64_t next_i = i + 1 < t1 ? i + 1 : t0;
-            const std::byte* next_w = i - t0 < job.group && next_block
-                                          ? next_block + (i - t0) * job.panel_bytes
-                                          : w_block;
-            run_tiles(table_, tile_format, activations_.data() + job.activation_offset(i, k),
-                      job.tiles.rows(i), tile_w, panel_bytes, n_panels, n_k, tile, tile_stride,
-                      k != 0, activations_.data() + job.activation_offset(next_i, k), next_w);
-            if (k + n_k == job.n_k) finish(job, i, p, n_panels, tile, tile_stride);
-          }
-        }
-      }
+  void run() noexcept {
+    const int64_t n_fit = kTileBufferBytes / 4 / tile_values_;  // tiles that the buffer holds
+    const int64_t chunk_tiles =
+        std::min({tiles_.last - tiles_.first, kMaxChunkRows / job_.tiles.rows(0), n_fit});
+    const int64_t chunk_panels = (one_block_ ? 1 : n_fit / chunk_tiles) * job_.group;
+    for (int64_t t = tiles_.first; t < tiles_.last; t += chunk_tiles) {
+      const Range tiles{t, std::min(t + chunk_tiles, tiles_.last)};
+      for (int64_t p = panels_.first; p < panels_.last; p += chunk_panels)
+        chunk(tiles, {p, std::min(p + chunk_panels, panels_.last)});
     }
   }
+
+ private:
+  void chunk(Range tiles, Range panels) noexcept {
+    for (int64_t k = 0; k < job_.n_k; k += job_.k_block)
+      for (int64_t p = panels.first; p < panels.last; p += job_.group)
+        group(tiles, panels, k, std::min(job_.k_block, job_.n_k - k), p);
+  }
+
+  // A group of panels at n_k values of k, for all row tiles of the chunk.
+  void group(Range tiles, Range panels, int64_t k, int64_t n_k, int64_t p) noexcept {
+    const int64_t n_panels = std::min(job_.group, panels.last - p);
+    const std::byte* w = weights(p, k);
+    const std::byte* next = next_weights(panels, k, n_k, p);
+    int64_t panel_bytes = job_.panel_bytes;
+    TileFormat format = job_.tile_format;
+    const std::byte* tile_w = w;
+    if (job_.widen) {
+      for (int64_t j = 0; j < n_panels; ++j)
+        table_.widen_panel(format, weights(p + j, k), n_k, widened_ + j * n_k * kPanelLanes);
+      tile_w = reinterpret_cast<const std::byte*>(widened_);
+      panel_bytes = n_k * kPanelLanes * 4;
+      format = kTileF32;
+    }
+    const int64_t slot =
+        one_block_ ? 0 : (p - panels.first) / job_.group * (tiles.last - tiles.first);
+    for (int64_t i = tiles.first; i < tiles.last; ++i) {
+      float* sums = sums_ + (one_block_ ? 0 : slot + i - tiles.first) * tile_values_;
+      // Ahead: the next row tile's activations, and in turn the panels of what follows.
+      const int64_t next_tile = i + 1 < tiles.last ? i + 1 : tiles.first;
+      const int64_t ahead = i - tiles.first;
+      const std::byte* next_w = ahead < job_.group ? next + ahead * job_.panel_bytes : w;
+      run_tiles(table_, format, activations(i, k), job_.tiles.rows(i), tile_w, panel_bytes,
+                n_panels, n_k, sums, tile_stride_, k != 0, activations(next_tile, k), next_w);
+      if (k + n_k == job_.n_k) finish(i, p, n_panels, sums);
+    }
+  }
+
+  // What is multiplied after group p at k.
+  const std::byte* next_weights(Range panels, int64_t k, int64_t n_k, int64_t p) const {
+    if (p + job_.group < panels.last) return weights(p + job_.group, k);
+    if (k + n_k < job_.n_k) return weights(panels.first, k + n_k);
+    if (panels.last < panels_.last) return weights(panels.last, 0);
+    return weights(p, k);
+  }
+
+  const std::byte* weights(int64_t panel, int64_t k) const {
+    return static_cast<const std::byte*>(job_.product.w.data) + panel * job_.panel_bytes +
+           k * kPanelLanes * job_.w_bytes;
+  }
+  const std::byte* activations(int64_t tile, int64_t k) const {
+    return activations_ + job_.activation_offset(tile, k);
+  }
+
+  // A tile whose sums are complete, to y.
+  void finish(int64_t row_tile, int64_t panel, int64_t n_panels, const float* sums) noexcept {
+    const LinearOut& out = job_.product.out;
+    const int64_t column = panel / job_.unit * kPanelLanes;
+    TileOut to;
+    to.y = out.y.row(job_.tiles.first(row_tile)) + column;
+    to.y_stride = out.y.stride;
+    to.n_rows = static_cast<int32_t>(job_.tiles.rows(row_tile));
+    to.n_cols = static_cast<int32_t>(
+        std::min(n_panels / job_.unit * kPanelLanes, job_.product.w.n_out - column));
+    to.bias = out.bias ? out.bias + column : nullptr;
+    to.gate = out.gate ? out.gate + column : nullptr;
+    to.activation = static_cast<int32_t>(out.activation);
+    to.add = out.add;
+    (job_.paired ? table_.gated_tile_out : table_.tile_out)(sums, tile_stride_, &to);
+  }
+
+  const KernelTable& table_;
+  const Job& job_;
+  const Range panels_, tiles_;  // this thread's part
+  const std::byte* activations_;
+  float *sums_, *widened_;
+  const int64_t tile_stride_, tile_values_;  // floats
+  const bool one_block_;                     // k is not cut: a tile is finished at once
+};
+
+void LinearRunner::multiply(const Job& job, int thread_index) noexcept {
+  if (thread_index < job.n_output_parts * job.n_row_parts) Walk(*this, job, thread_index).run();
 }
 
 }  // namespace outrider

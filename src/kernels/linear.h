@@ -48,10 +48,9 @@ class LinearRunner {
 
  private:
   struct Job;
+  class Walk;
   void pack_activations(const Job& job) noexcept;
   void multiply(const Job& job, int thread_index) noexcept;
-  void finish(const Job& job, int64_t row_tile, int64_t panel, int64_t n_panels, const float* tile,
-              int64_t tile_stride) noexcept;
 
   const KernelTable& table_;
   ThreadPool& pool_;
