@@ -165,6 +165,13 @@ void print_report(const Report& r, const BenchOptions& options, Output& out) {
              options.rate_hz, r["rate"]["late"].get<size_t>(), r["total_ms"]["n"].get<size_t>(),
              ms_text(r["rate"]["latency_from_intended_start_ms"], "p50"),
              ms_text(r["rate"]["latency_from_intended_start_ms"], "max"));
+  const Report& limits = r["limits"];
+  if (limits["f32_gops"]["all"].is_number())
+    out.text(
+        "this machine now, all threads: f32 {:.0f}, bf16 {:.0f}, int8 {:.0f} GFLOP/s, reads {:.1f} "
+        "GB/s\n",
+        limits["f32_gops"]["all"].get<double>(), limits["bf16_gops"].value("all", 0.0),
+        limits["int8_gops"].value("all", 0.0), limits["read_gbs"].value("all", 0.0));
   auto word = [&](const char* key) {
     return r[key].is_null()     ? std::string("-")
            : r[key].is_string() ? r[key].get<std::string>()

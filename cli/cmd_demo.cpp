@@ -71,10 +71,12 @@ Result<DemoRun> run_loop(Session& session, const Scene& scene, int64_t n_ticks, 
     const Request request = picture(scene, time_s);
     const int64_t due_ns = begin_ns + i * period_ns;
     sleep_until_ns(due_ns);
+    const int64_t start_ns = clock.now_ns();
     auto ticked = timed_tick(session, request, "actions");
     if (!ticked) return ticked.error();
-    DemoTick tick{time_s, static_cast<double>(clock.now_ns() - due_ns) * 1e-6,
-                  ticked.value().times};
+    const int64_t end_ns = clock.now_ns();
+    DemoTick tick{time_s, static_cast<double>(start_ns - due_ns) * 1e-6,
+                  static_cast<double>(end_ns - due_ns) * 1e-6, ticked.value().times};
     demo.n_missed += tick.latency_ms > 1e3 / kRateHz;
     demo.ticks.push_back(std::move(tick));
     if (i % std::max<int64_t>(1, n_ticks / kSnapshots) == 0 && demo.snapshots.size() < kSnapshots) {

@@ -195,6 +195,15 @@ int run(Context& context) {
   for (const std::string& note : resolved.value().notes) context.out.say(Level::kInfo, "{}", note);
   if (auto fits = check_images(golden.value().request.images, resolved.value()); !fits)
     return context.fail(fits.error());
+  const int64_t steps = resolved.value().integer("action_steps", golden.value().action_steps),
+                dim = resolved.value().integer("action_dim", golden.value().action_dim);
+  if (steps != golden.value().action_steps || dim != golden.value().action_dim)
+    return context.fail(
+        make_error(Code::kShape,
+                   "parity: the case has a chunk of %lldx%lld, the model %lldx%lld: another model",
+                   static_cast<long long>(golden.value().action_steps),
+                   static_cast<long long>(golden.value().action_dim), static_cast<long long>(steps),
+                   static_cast<long long>(dim)));
   auto session = Session::open(resolved.value().provider_path, resolved.value().json);
   if (!session) return context.fail(session.error());
   if (session.value().taps() == nullptr)

@@ -78,7 +78,8 @@ void put(Resolved& resolved, const char* key, const std::string& literal, const 
 Result<void> apply_set(Resolved& resolved, const Wish& wish) {
   std::vector<const char*> known;
   for (const ConfigKey& key : kPi0Keys) known.push_back(key.name);
-  for (const auto& [name, value] : wish.set) {
+  for (const auto& entry : wish.set) {
+    const std::string &name = entry.first, &value = entry.second;
     int64_t number = 0;
     std::string literal = read_integer(value, number) ? std::to_string(number) : quote(value);
     if (resolved.family == "pi0") {

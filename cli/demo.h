@@ -6,7 +6,7 @@
 namespace outrider::cli {
 
 struct DemoTick {
-  double time_s = 0, latency_ms = 0;  // latency from the intended start
+  double time_s = 0, wake_ms = 0, latency_ms = 0;  // both from the intended start
   TickTimes times;
 };
 struct Snapshot {

@@ -166,7 +166,9 @@ Result<std::string> demo_page(const DemoRun& run, const Report& report, const Sc
   for (const DemoTick& tick : run.ticks) values.push_back(tick.latency_ms);
   page.section("Distribution", "How often a tick took how long.",
                histogram({"ms", values, series_colour(0), 40, 500, 240}));
-  page.section("Stages", "Context reads pictures and text; action computes the chunk.",
+  page.section("Stages",
+               "Wake-up is how late the system let the loop run; context reads pictures and text, "
+               "action computes the chunk.",
                stage_table(report));
   page.section("Machine", "", facts_table(machine_facts(this_machine())), true);
   page.script(kScript);
