@@ -144,8 +144,10 @@ int run_reference_case(Context& context, const std::string& config, const std::s
   if (args.given("--threads")) options.n_threads = static_cast<int>(args.integer("--threads"));
   auto ops = make_cpu_ops(options);
   if (!ops) return context.fail(ops.error());
-  auto result = run_pi_case(folder, *ops.value(), precision,
-                            args.given("--tolerance") ? args.real("--tolerance") : 0);
+  const double tolerance = args.given("--tolerance")  ? args.real("--tolerance")
+                           : recorded_in_bf16(folder) ? kBf16CaseTolerance
+                                                      : 0;
+  auto result = run_pi_case(folder, *ops.value(), precision, tolerance);
   if (!result) return context.fail(result.error());
   Report report;
   report["case"] = folder;

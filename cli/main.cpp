@@ -1,4 +1,6 @@
 // outrider: one binary, one table of commands.
+#include <unistd.h>
+
 #include <cstring>
 #include <exception>
 #include <new>
@@ -45,6 +47,28 @@ void use_log_level(const Args& args, Output& out) {
   if (auto level = outrider::parse_log_level(name)) set_log_level(level.value());
 }
 
+// A misspelt variable would be ignored in silence: say so when its name is near one of ours.
+void check_environment(Output& out) {
+  constexpr std::string_view kPrefix = "OUTRIDER_";
+  static constexpr const char* kKnown[] = {kEnvLogLevel, kEnvPluginPath, kEnvOpenErrors};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    std::string_view name = *entry;
+    name = name.substr(0, name.find('='));
+    if (!name.starts_with(kPrefix)) continue;
+    std::vector<const char*> tails;
+    for (const char* known : kKnown) tails.push_back(known + kPrefix.size());
+    const char* near = nearest_name(name.substr(kPrefix.size()), tails);
+    if (near != nullptr && name.substr(kPrefix.size()) != near)
+      out.say(Level::kWarn, "environment: {} is not a variable of ours; did you mean {}{}?", name,
+              kPrefix, near);
+  }
+  const char* level = env_log_level();
+  if (level != nullptr && !outrider::parse_log_level(level))
+    out.say(Level::kWarn,
+            "environment: {} is \"{:.40}\", allowed are off, error, warn, info, debug",
+            kEnvLogLevel, level);
+}
+
 int run_command(Output& out, const Command& command, std::span<const char* const> words) {
   auto args = Args::parse(command, words);
   if (!args) return fail_usage(out, args.error());
@@ -53,6 +77,7 @@ int run_command(Output& out, const Command& command, std::span<const char* const
     return kGood;
   }
   use_log_level(args.value(), out);
+  check_environment(out);
   Context context{args.value(), out};
   try {
     return command.run(context);

@@ -216,6 +216,12 @@ Result<std::string> case_kind(const std::string& folder) {
   return Meta(json.value(), folder).text("kind");
 }
 
+bool recorded_in_bf16(const std::string& folder) {
+  auto json = read_meta(folder);
+  const Json* flag = json ? json.value().find("bf16") : nullptr;
+  return flag != nullptr && flag->is_bool() && flag->boolean();
+}
+
 Result<GoldenCase> read_case(const std::string& folder) {
   auto json = read_meta(folder);
   if (!json) return json.error();

@@ -30,6 +30,11 @@ Result<GoldenCase> read_case(const std::string& folder);
 // The kind alone, so that the caller can choose the route.
 Result<std::string> case_kind(const std::string& folder);
 
+// Was a pi-policy case recorded with bfloat16 activations? Such a recording is 1.3e-2 away from
+// f32.
+bool recorded_in_bf16(const std::string& folder);
+inline constexpr double kBf16CaseTolerance = 3e-2;
+
 struct StageVerdict {
   std::string stage;
   size_t n_values = 0;

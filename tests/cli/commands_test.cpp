@@ -388,6 +388,31 @@ INSTANTIATE_TEST_SUITE_P(Recorded, Fc24,
                                          "pi0_two_views", "pi0_one_view_no_state_f16"),
                          [](const auto& tested) { return std::string(tested.param); });
 
+class Fc24Reference : public testing::TestWithParam<const char*> {};
+
+TEST_P(Fc24Reference, every_stage_of_a_recorded_case_is_within_its_tolerance) {
+  OUTRIDER_NEED_SHARED(folder, std::string("golden/") + GetParam());
+  const Outcome outcome = run({"parity", "-", folder, "--json"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err << outcome.out;
+  EXPECT_GE(document(outcome).find("stages")->items().size(), 3u);
+}
+INSTANTIATE_TEST_SUITE_P(Recorded, Fc24Reference,
+                         testing::Values("openpi-pi05-a", "openpi-pi0-a", "openpi-pi0-b",
+                                         "openpi-pi05-b-ropebf16"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+// A recording with bfloat16 activations states no tolerance of its own; what it is for is the
+// actions.
+TEST(FC24, actions_of_a_bfloat16_recording_are_judged_by_its_wider_bound) {
+  OUTRIDER_NEED_SHARED(folder, "golden/openpi-pi05-b-bf16");
+  EXPECT_EQ(run({"parity", "-", folder, "--stage", "actions"}).status, 0);
+  EXPECT_EQ(run({"parity", "-", folder, "--stage", "actions", "--tolerance", "2e-4"}).status, 1);
+}
+
 TEST(FC24, a_case_of_the_reference_policy_passes_and_a_tolerance_of_zero_names_the_first_stage) {
   OUTRIDER_NEED_SHARED(folder, "golden/openpi-pi05-b");
   const Outcome good = run({"parity", "-", folder, "--json"});

@@ -70,6 +70,15 @@ TEST(FC48, a_misspelt_set_key_flag_and_command_name_the_nearest) {
   EXPECT_NE(outcome.err.find("did you mean bench?"), std::string::npos);
 }
 
+TEST(FC48, a_misspelt_environment_variable_and_a_wrong_value_are_named) {
+  const Outcome typo = run({"doctor"}, {.environment = {"OUTRIDER_LOG_LEVL=debug"}});
+  EXPECT_EQ(typo.status, 0);
+  EXPECT_NE(typo.err.find("OUTRIDER_LOG_LEVEL?"), std::string::npos) << typo.err;
+  const Outcome value = run({"doctor"}, {.environment = {"OUTRIDER_LOG_LEVEL=loud"}});
+  EXPECT_NE(value.err.find("\"loud\""), std::string::npos) << value.err;
+  EXPECT_EQ(run({"doctor"}, {.environment = {"OUTRIDER_SOMETHING=1"}}).err, "");
+}
+
 TEST(FC48, print_config_shows_every_value_and_where_it_came_from) {
   const std::string path = config_of(std::string(kGood) + ",\n \"noise_seed\": 7}");
   const Outcome outcome = run({"bench", path, "--threads", "3", "--print-config", "--json"});
