@@ -22,6 +22,8 @@ target_compile_options(outrider_flags INTERFACE -Wall -Wextra -Wshadow -Wno-psab
   $<$<BOOL:${OUTRIDER_WERROR}>:-Werror>
   # The same bits in every build: no contraction that the source does not spell out.
   -ffp-contract=off
+  # No path of the build machine in a binary.
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=
   # Unique symbols would pin a provider in memory after dlclose.
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
 target_include_directories(outrider_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)

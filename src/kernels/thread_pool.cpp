@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -49,12 +50,23 @@ void wait_while(std::atomic<uint32_t>& word, uint32_t seen, std::atomic<uint32_t
   sleeping.fetch_sub(1, std::memory_order_seq_cst);
 }
 
+// A word that is 1 here and 0 in every forked child, or null.
+std::atomic<uint32_t>* make_fork_mark() {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* mark = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mark == MAP_FAILED) return nullptr;
+  if (madvise(mark, page, MADV_WIPEONFORK) == 0) return new (mark) std::atomic<uint32_t>(1);
+  munmap(mark, page);
+  return nullptr;
+}
+
 }  // namespace
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
 
 ThreadPool::ThreadPool(int n_threads)
     : n_threads_(n_threads), threads_(new std::thread[static_cast<size_t>(n_threads)]) {
+  same_process_ = make_fork_mark();
   // Signals belong to the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -81,14 +93,24 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int n_threads) {
 }
 
 ThreadPool::~ThreadPool() {
-  stop_ = true;
-  epoch_.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake_all(epoch_);
-  for (int t = 1; t < n_started_; ++t) threads_[t].join();
+  if (is_forked_copy()) {
+    // The handles name threads of the parent; their stacks may serve other threads here by now.
+    static_cast<void>(threads_.release());
+  } else {
+    stop_ = true;
+    epoch_.fetch_add(1, std::memory_order_seq_cst);
+    futex_wake_all(epoch_);
+    for (int t = 1; t < n_started_; ++t) threads_[t].join();
+  }
+  if (same_process_ != nullptr) munmap(same_process_, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
 }
 
 void ThreadPool::run(Job job, const void* context) noexcept {
   if (n_threads_ == 1) return job(context, 0);
+  if (is_forked_copy()) {
+    for (int t = 0; t < n_threads_; ++t) job(context, t);
+    return;
+  }
   job_ = job;
   context_ = context;
   pending_.store(static_cast<uint32_t>(n_threads_ - 1), std::memory_order_relaxed);

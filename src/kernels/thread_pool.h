@@ -2,6 +2,9 @@
 //
 // The hand-off costs about a microsecond while the workers still spin; after a bounded spin they
 // sleep in the kernel, so an idle or oversubscribed machine is left alone. No lock, no allocation.
+//
+// A forked child has none of the threads: there every job runs on the caller alone, with the same
+// result, and the destructor waits for nobody.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -36,8 +39,13 @@ class ThreadPool {
  private:
   explicit ThreadPool(int n_threads);
   void work(int thread_index) noexcept;
+  bool is_forked_copy() const noexcept {
+    return same_process_ != nullptr && same_process_->load(std::memory_order_relaxed) == 0;
+  }
 
   const int n_threads_;
+  // Lies in a page that the system wipes in a forked child; null where it cannot.
+  std::atomic<uint32_t>* same_process_ = nullptr;
   int n_started_ = 1;
   std::unique_ptr<std::thread[]> threads_;
   Job job_ = nullptr;

@@ -1,6 +1,8 @@
 // The pi0 face of the ABI: descriptors, plan, stale rules, refusals, life and death of the library.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -92,6 +94,8 @@ TEST_P(PiFace, publishes_a_real_split_and_no_graphs) {
   ASSERT_EQ(plan->stages[1].n_after, 1u);
   EXPECT_EQ(plan->stages[1].after[0], 0u);
   EXPECT_EQ(provider_->verbs.prepare(provider_->self, 0, 0), FRT_ERR_UNSUPPORTED);
+  EXPECT_NE(provider_.error().find("prepare"), std::string::npos)
+      << "every refusal leaves its own reason";
   EXPECT_EQ(plan->run_opaque(plan->stage_self, 37), FRT_ERR_NOT_FOUND);
   EXPECT_NE(provider_.error().find("37"), std::string::npos);
 }
@@ -254,6 +258,28 @@ TEST(PiLibrary, stays_usable_through_a_retained_reference) {
   provider->release(provider->owner);
   provider->exp->release(provider->exp->owner);
   EXPECT_FALSE(run_request(provider, make_request(pair)).empty());
+}
+
+// Python's multiprocessing forks: the child has none of the kernel threads.
+TEST(PiLibrary, a_forked_child_uses_drops_and_opens_runtimes_without_hanging) {
+  const PiPair& pair = tiny_pair(PiFamily::kPi05);
+  const std::string config = config_json({.pair = pair, .extra = R"("n_threads":3)"});
+  auto inherited = std::make_unique<PiProvider>(config);
+  const Request request = make_request(pair);
+  const auto wanted = run_request(*inherited, request);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    const PiProvider own(config);
+    bool same = run_request(own, request) == wanted && run_request(*inherited, request) == wanted;
+    inherited.reset();
+    same = same && run_request(own, request) == wanted;
+    _exit(same ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(run_request(*inherited, request), wanted);
 }
 
 TEST(PiLibrary, two_runtimes_do_not_disturb_each_other) {

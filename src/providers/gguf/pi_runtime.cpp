@@ -399,6 +399,11 @@ Code PiRuntime::step() noexcept {
   return code == Code::kOk ? run_stage(kActionRef) : code;
 }
 
+Code PiRuntime::prepare_graph() noexcept {
+  return fail(Code::kUnsupported,
+              "prepare: this provider has no graph variants; everything is prepared by open");
+}
+
 // ---- outputs ------------------------------------------------------------------------------------
 
 Code PiRuntime::get_output(uint32_t port, void* out, uint64_t capacity,

@@ -37,6 +37,7 @@ class PiRuntime {
   Code get_output(uint32_t port, void* out, uint64_t capacity, uint64_t* written) noexcept;
   Code run_stage(uint32_t executor_ref) noexcept;
   Code step() noexcept;
+  Code prepare_graph() noexcept;  // no graph variants: always kUnsupported
   const char* last_error() const noexcept { return error_; }
 
   // Facts for descriptors, identity and status.

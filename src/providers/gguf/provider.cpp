@@ -31,9 +31,7 @@ int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) 
 int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
   return to_abi(runtime_of(self).get_output(port, out, capacity, written));
 }
-int prepare(void*, uint32_t, uint64_t) {
-  return FRT_ERR_UNSUPPORTED;
-}  // no graph variants
+int prepare(void* self, uint32_t, uint64_t) { return to_abi(runtime_of(self).prepare_graph()); }
 int step(void* self) {
   return to_abi(runtime_of(self).step());
 }
