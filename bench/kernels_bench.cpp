@@ -4,13 +4,14 @@
 //
 // Counters: GOPS and percent from the fastest iteration (other programs only make things slower);
 // the time columns are Google Benchmark's means. --benchmark_filter picks; OUTRIDER_THREADS sets
-// the thread count, OUTRIDER_TABLE the kernel table.
+// the thread count, OUTRIDER_TABLE the kernel table. OUTRIDER_CPU_TIME=1 counts the processor time
+// of the process instead of the wall's: for one thread on a machine that has other work.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <random>
 #include <vector>
 
@@ -87,15 +88,21 @@ std::vector<float> small_integers(int64_t n, uint32_t seed) {
   return values;
 }
 
+double now() {
+  static const bool cpu_time = std::getenv("OUTRIDER_CPU_TIME") != nullptr;
+  timespec t{};
+  clock_gettime(cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 struct Timed {
   double best = 1e30;
   template <class F>
   void run(benchmark::State& state, const F& f) {
     for (auto _ : state) {
-      const auto start = std::chrono::steady_clock::now();
+      const double start = now();
       f();
-      best = std::min(
-          best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      best = std::min(best, now() - start);
     }
   }
 };
@@ -112,19 +119,23 @@ void report(benchmark::State& state, double seconds, double ops_done, double lim
 }
 
 void run_product(benchmark::State& state, Shape s, Precision precision, bool gated) {
-  const auto w = small_integers(s.n_out * s.n_in, 1),
-             up = small_integers(gated ? s.n_out * s.n_in : 0, 2);
-  const auto x = small_integers(s.m * s.n_in, 3);
+  auto w = small_integers(s.n_out * s.n_in, 1),
+       up = small_integers(gated ? s.n_out * s.n_in : 0, 2), x = small_integers(s.m * s.n_in, 3);
+  if (precision == Precision::kInt8) {
+    // A scale of 1 in every row of both operands.
+    for (size_t i = 0; i < w.size(); i += static_cast<size_t>(s.n_in)) w[i] = 127;
+    for (size_t i = 0; i < up.size(); i += static_cast<size_t>(s.n_in)) up[i + 2] = 127;
+    for (size_t i = 0; i < x.size(); i += static_cast<size_t>(s.n_in)) x[i + 1] = 127;
+  }
   std::vector<uint16_t> half[2];
   for (size_t i = 0; i < w.size(); ++i) half[0].push_back(f32_to_bf16(w[i]));
   for (size_t i = 0; i < up.size(); ++i) half[1].push_back(f32_to_bf16(up[i]));
   const bool bf16 = precision == Precision::kBf16;
-  std::vector<Matrix> parts{
-      {bf16 ? DType::kBf16 : DType::kF32, s.n_out, s.n_in,
-       bf16 ? static_cast<void*>(half[0].data()) : const_cast<float*>(w.data())}};
+  std::vector<Matrix> parts{{bf16 ? DType::kBf16 : DType::kF32, s.n_out, s.n_in,
+                             bf16 ? static_cast<void*>(half[0].data()) : w.data()}};
   if (gated)
-    parts.push_back({parts[0].dtype, s.n_out, s.n_in,
-                     bf16 ? static_cast<void*>(half[1].data()) : const_cast<float*>(up.data())});
+    parts.push_back(
+        {parts[0].dtype, s.n_out, s.n_in, bf16 ? static_cast<void*>(half[1].data()) : up.data()});
   const Stack stack = gated ? Stack::kPaired : Stack::kRows;
   const size_t bytes = ops().packed_bytes(parts, stack, precision).value();
   auto* storage = reinterpret_cast<std::byte*>(aligned(bytes / 4));
@@ -154,7 +165,9 @@ void run_product(benchmark::State& state, Shape s, Precision precision, bool gat
   timed.run(state, product);
   const double n = gated ? 2 : 1;
   report(state, timed.best, 2.0 * n * double(s.m) * double(s.n_out) * double(s.n_in),
-         bf16 ? roof().bf16_gops : roof().f32_gops,
+         precision == Precision::kInt8 ? roof().int8_gops
+         : bf16                        ? roof().bf16_gops
+                                       : roof().f32_gops,
          double(bytes) + 4.0 * double(s.m) * double(s.n_in + s.n_out));
   std::free(storage);
   std::free(y);
@@ -213,8 +226,9 @@ void run_pack(benchmark::State& state, DType dtype, Precision precision) {
 }
 
 void register_all() {
-  for (auto [precision, suffix] :
-       {std::pair{Precision::kF32, "/f32"}, {Precision::kBf16, "/bf16"}}) {
+  for (auto [precision, suffix] : {std::pair{Precision::kF32, "/f32"},
+                                   {Precision::kBf16, "/bf16"},
+                                   {Precision::kInt8, "/int8"}}) {
     for (const Shape& s : kLinears)
       benchmark::RegisterBenchmark((std::string(s.name) + suffix).c_str(), run_product, s,
                                    precision, false);

@@ -48,7 +48,7 @@ class CpuOps final : public Ops {
                         storage.size(), plan.bytes);
     if (reinterpret_cast<uintptr_t>(storage.data()) % 64 != 0)
       return make_error(Code::kInvalid, "packed weight: storage is not aligned to 64 bytes");
-    OUTRIDER_TRY(pack_weights(parts, plan, *pool_, storage.data()));
+    OUTRIDER_TRY(pack_weights(parts, plan, table_, *pool_, storage.data()));
     Weight weight;
     weight.n_out = plan.n_out;
     weight.n_in = plan.n_in;

@@ -2,6 +2,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include <cstdio>
@@ -34,18 +37,26 @@ bool has_f16c() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
-// The avx512 table, and the same with the bf16 dot instruction for products in bf16.
-const KernelTable& avx512_table(bool dot) {
-  static const auto with = [](const char* name, bool use_dot) {
+// The avx512 table with the int8 dot instruction where the processor has it, the same with the bf16
+// dot instruction for products in bf16, and what runs where it has neither.
+enum class Avx512 { kPlain, kBf16Dot, kNoDot };
+const KernelTable& avx512_table(Avx512 which) {
+  static const auto with = [](const char* name, bool bf16_dot, bool int8_dot) {
     KernelTable t = kAvx512Table;
     t.name = name;
-    if (use_dot) std::memcpy(t.tile[kTileBf16Dot], kAvx512Bf16Tiles, sizeof kAvx512Bf16Tiles);
+    if (bf16_dot) std::memcpy(t.tile[kTileBf16Dot], kAvx512Bf16Tiles, sizeof kAvx512Bf16Tiles);
     if (__builtin_cpu_supports("avx512bf16")) t.peak_bf16 = kAvx512Bf16Peak;
-    if (__builtin_cpu_supports("avx512vnni")) t.peak_int8 = kAvx512VnniPeak;
+    if (!__builtin_cpu_supports("avx512vnni")) return t;
+    t.peak_int8 = kAvx512VnniPeak;
+    if (!int8_dot) return t;
+    std::memcpy(t.tile[kTileInt8], kAvx512VnniTiles, sizeof kAvx512VnniTiles);
+    t.int8_shift = 128;
     return t;
   };
-  static const KernelTable plain = with("avx512", false), with_dot = with("avx512_bf16", true);
-  return dot ? with_dot : plain;
+  static const KernelTable plain = with("avx512", false, true),
+                           bf16_dot = with("avx512_bf16", true, true),
+                           no_dot = with("avx512_bw", false, false);
+  return which == Avx512::kPlain ? plain : which == Avx512::kBf16Dot ? bf16_dot : no_dot;
 }
 
 // Intel's dot instruction does half the operations of two f32 multiply-adds in the same time
@@ -67,17 +78,28 @@ const Choices& choices() {
                         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                         __builtin_cpu_supports("avx512vl");
     const bool dot = avx512 && __builtin_cpu_supports("avx512bf16");
-    if (dot && dot_is_faster()) c.add(avx512_table(true));
-    if (avx512) c.add(avx512_table(false));
-    if (dot && !dot_is_faster()) c.add(avx512_table(true));
+    if (dot && dot_is_faster()) c.add(avx512_table(Avx512::kBf16Dot));
+    if (avx512) c.add(avx512_table(Avx512::kPlain));
+    if (dot && !dot_is_faster()) c.add(avx512_table(Avx512::kBf16Dot));
+    if (avx512) c.add(avx512_table(Avx512::kNoDot));
     if (avx2) c.add(kAvx2Table);
     c.feature(avx2, "avx2 fma f16c");
     c.feature(avx512, "avx512f avx512bw avx512dq avx512vl");
     c.feature(dot, "avx512_bf16");
     c.feature(__builtin_cpu_supports("avx512vnni"), "avx512_vnni");
 #elif defined(__aarch64__)
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) {
+      static const KernelTable with_dot = [] {
+        KernelTable t = kNeonTable;
+        t.name = "neon_dot";
+        std::memcpy(t.tile[kTileInt8], kNeonDotTiles, sizeof kNeonDotTiles);
+        return t;
+      }();
+      c.add(with_dot);
+    }
     c.add(kNeonTable);  // every 64-bit ARM processor has it
     c.feature(true, "neon");
+    c.feature((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0, "dotprod");
 #endif
     c.add(kScalarTable);
     return c;

@@ -7,12 +7,15 @@
 //
 // Packed weights have one layout for every table, so that two Ops can share them:
 //   panel p holds outputs 16p .. 16p+15, lane l is output 16p + l, missing outputs are zero;
-//   [panel][k][16] f32 or f16, or [panel][k / 2][16][2] bf16 (an odd last k is zero padded).
-// Packed activations of r rows: [k][r] f32, or [k / 2][r][2] bf16 for kTileBf16Dot.
+//   [panel][k][16] f32 or f16, or [panel][k / 2][16][2] bf16 (an odd last k is zero padded),
+//   or [panel][k / 4][16][4] int8 (zero padded) with an Int8PanelTail behind each panel.
+// Packed activations of r rows: [k][r] f32, [k / 2][r][2] bf16 for kTileBf16Dot, or
+// [k / 4][r][4] int8 for kTileInt8, to which the table's int8_shift is added.
 //
 // Sum order: each output element is ONE chain over k = 0, 1, 2, ... that starts at +0 (in pairs of
 // k for kTileBf16Dot). It does not depend on the tile, on the other rows, or on where the chain is
-// cut and continued, since a partial sum is kept as the f32 it is.
+// cut and continued, since a partial sum is kept as the f32 it is. Sums of kTileInt8 are whole
+// numbers, the same in any order: every table gives the same bits up to the activation function.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -30,7 +33,20 @@ enum TileFormat {
   kTileF16 = 1,      // f16 weights, expanded exactly; f32 activations
   kTileBf16 = 2,     // bf16 weights, expanded exactly; f32 activations
   kTileBf16Dot = 3,  // bf16 weights, bf16 activations, the processor's dot instruction
-  kTileFormats = 4,
+  kTileInt8 = 4,     // int8 weights, 8-bit activations, i32 sums
+  kTileFormats = 5,
+};
+
+// Values x of one row become scale * q with q = x / scale rounded to the nearest, halves to even,
+// |q| <= 127 and scale = max |x| / 127.
+constexpr int64_t kInt8MaxIn = 65536;  // 255 * 127 * 65536 < 2^31: sums cannot overflow
+// Rows whose largest magnitude is below it count as zero: its inverse would leave the f32 range.
+constexpr float kInt8Smallest = 7.52316384526264e-37f;  // 2^-120
+
+// Behind the values of an int8 panel.
+struct Int8PanelTail {
+  float scale[kPanelLanes];    // NaN when a weight of this output is not finite
+  int32_t shift[kPanelLanes];  // 128 times the sum of the weights
 };
 
 // The numbers of Activation in tensor/ops.h.
@@ -39,8 +55,10 @@ constexpr int kActNone = 0, kActGeluTanh = 1, kActGeluQuick = 2, kActSilu = 3;
 // tile[r][p][lane] (+)= sum over k of a[k][r] * w[p][k][lane].
 //   a              packed activations of exactly this tile's rows, at its first k
 //   w              first panel, at its first k; panel_bytes from one panel to the next
-//   n_k            values of k; even for the bf16 formats (the packing pads)
-//   tile           64-byte aligned; tile_stride floats from one row to the next
+//   n_k            values of k; even for the bf16 formats, a multiple of 4 for int8 (the packing
+//                  pads)
+//   tile           64-byte aligned; tile_stride floats from one row to the next. i32 sums in the
+//                  same place for kTileInt8
 //   accumulate     0: start at +0; 1: continue from what the tile holds
 //   next_a, next_w what the following calls will read: one cache line of each is fetched ahead a
 //                  step of k. Any addresses; they are hints and need not be readable.
@@ -64,6 +82,11 @@ struct TileOut {
   const float* gate;   // or null
   int32_t activation;  // kAct*
   int32_t add;         // 1: y += result
+  // Of an int8 tile, whose sums become (sum - shift) * scale * row_scale first; else null.
+  const float* row_scale;     // [n_rows]
+  const Int8PanelTail* tail;  // of the tile's first panel
+  int64_t tail_bytes;         // from one panel's tail to the next
+  int32_t shifted;            // 0: the activations were signed, nothing is to be subtracted
 };
 
 struct KernelTable {
@@ -82,6 +105,13 @@ struct KernelTable {
   void (*pack_f32)(const float* const* rows, int32_t n_rows, int64_t n_k, int32_t round,
                    int32_t pad, float* out);
   void (*pack_bf16)(const float* const* rows, int32_t n_rows, int64_t n_k, uint16_t* out);
+  // The largest magnitude; NaN when a value is not finite.
+  float (*amax_row)(const float* x, int64_t n);
+  // round(rows[r][k] * inverse[r]) + shift as a byte, [k / 4][n_rows][4], zeros (plus shift) behind
+  // n_k. n_rows <= 16, so that weights become panels by it too. shift: 0 or 128.
+  void (*pack_int8)(const float* const* rows, int32_t n_rows, int64_t n_k, const float* inverse,
+                    int32_t shift, uint8_t* out);
+  int32_t int8_shift;  // 128 when the int8 tiles take unsigned activations, else 0
 
   // y = gate * act(tile + bias), stored or added.
   void (*tile_out)(const float* tile, int64_t tile_stride, const TileOut* out);
@@ -114,9 +144,12 @@ extern const KernelTable kAvx512Table;
 // What the instructions of avx512_bf16 and avx512_vnni add, in files with their own flags.
 extern const TileFn kAvx512Bf16Tiles[4][kTileMaxRows];
 extern const PeakLoop kAvx512Bf16Peak;
+extern const TileFn kAvx512VnniTiles[4][kTileMaxRows];
 extern const PeakLoop kAvx512VnniPeak;
 #elif defined(__aarch64__)
 extern const KernelTable kNeonTable;
+// What the dot product instructions of ARMv8.2 add.
+extern const TileFn kNeonDotTiles[4][kTileMaxRows];
 #endif
 
 }  // namespace outrider

@@ -92,6 +92,11 @@ inline float v_largest(vf v) {
 inline vf v_load_f16(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
+inline vf v_from_sums(const int32_t* sums, const int32_t* less) {
+  __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums));
+  if (less) v = _mm256_sub_epi32(v, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(less)));
+  return _mm256_cvtepi32_ps(v);
+}
 inline __m256i load_words(const uint32_t* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }
@@ -135,6 +140,41 @@ inline vf v_normal(vf v, double mean, double factor) {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
 }
 
+// Four values times inverse, rounded, as bytes.
+inline uint32_t quantize_4(const float* x, float inverse) {
+  const __m128i v = _mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(x), _mm_set1_ps(inverse)));
+  const __m128i halves = _mm_packs_epi32(v, v);
+  return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_packs_epi16(halves, halves)));
+}
+
+// |x| as unsigned bytes times w with the sign of x: two products fit 16 bits, since no magnitude is
+// above 127. With the unsigned x + 128 they would not, and this instruction saturates.
+constexpr int kILanes = 8;
+constexpr int kInt8Accumulators = 12;
+typedef __m256i vi;
+struct vx {
+  __m256i value, magnitude;
+};
+
+inline vi i_zero() {
+  return _mm256_setzero_si256();
+}
+inline vi i_load(const void* p) {
+  return _mm256_load_si256(static_cast<const __m256i*>(p));
+}
+inline void i_store(void* p, vi v) {
+  _mm256_store_si256(static_cast<__m256i*>(p), v);
+}
+inline vx i_value(const void* p) {
+  const __m256i x = _mm256_set1_epi32(*static_cast<const int32_t*>(p));
+  return {x, _mm256_abs_epi8(x)};
+}
+inline vi i_dot(vi sum, vi w, vx x) {
+  const __m256i pairs = _mm256_maddubs_epi16(x.magnitude, _mm256_sign_epi8(w, x.value));
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+#include "kernels/kernels_int8.inc"
 #include "kernels/kernels_vector.inc"
 #include "kernels/pack_words.inc"
 
@@ -142,11 +182,18 @@ inline vf v_normal(vf v, double mean, double factor) {
 
 const KernelTable kAvx2Table = {
     "avx2",
-    {OUTRIDER_TILES(kTileF32), OUTRIDER_TILES(kTileF16), OUTRIDER_TILES(kTileBf16), {}},
+    {OUTRIDER_TILES(kTileF32),
+     OUTRIDER_TILES(kTileF16),
+     OUTRIDER_TILES(kTileBf16),
+     {},
+     OUTRIDER_INT8_TILES},
     6,
     widen_panel,
     pack_f32,
     pack_bf16,
+    amax_row,
+    pack_int8,
+    0,
     tile_out,
     gated_tile_out,
     rms_norm_row,

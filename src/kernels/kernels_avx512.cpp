@@ -77,6 +77,11 @@ inline float v_sum(vf v) {
 inline float v_largest(vf v) {
   return _mm512_reduce_max_ps(v);
 }
+inline vf v_from_sums(const int32_t* sums, const int32_t* less) {
+  __m512i v = _mm512_loadu_si512(sums);
+  if (less) v = _mm512_sub_epi32(v, _mm512_loadu_si512(less));
+  return _mm512_cvtepi32_ps(v);
+}
 inline vf v_load_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
@@ -118,6 +123,36 @@ inline vf v_normal(vf v, double mean, double factor) {
   return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
+// int8 without the dot instruction: |x| as unsigned bytes times w with the sign of x. Two products
+// fit 16 bits, since no magnitude is above 127.
+constexpr int kILanes = 16;
+constexpr int kInt8Accumulators = 28;
+typedef __m512i vi;
+struct vx {
+  __m512i magnitude;
+  __mmask64 negative;
+};
+
+inline vi i_zero() {
+  return _mm512_setzero_si512();
+}
+inline vi i_load(const void* p) {
+  return _mm512_load_si512(p);
+}
+inline void i_store(void* p, vi v) {
+  _mm512_store_si512(p, v);
+}
+inline vx i_value(const void* p) {
+  const __m512i x = _mm512_set1_epi32(*static_cast<const int32_t*>(p));
+  return {_mm512_abs_epi8(x), _mm512_movepi8_mask(x)};
+}
+inline vi i_dot(vi sum, vi w, vx x) {
+  const __m512i turned = _mm512_mask_sub_epi8(w, x.negative, _mm512_setzero_si512(), w);
+  const __m512i pairs = _mm512_maddubs_epi16(x.magnitude, turned);
+  return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
+
+#include "kernels/kernels_int8.inc"
 #include "kernels/kernels_vector.inc"
 #include "kernels/pack_avx512.inc"
 
@@ -125,11 +160,18 @@ inline vf v_normal(vf v, double mean, double factor) {
 
 const KernelTable kAvx512Table = {
     "avx512",
-    {OUTRIDER_TILES(kTileF32), OUTRIDER_TILES(kTileF16), OUTRIDER_TILES(kTileBf16), {}},
+    {OUTRIDER_TILES(kTileF32),
+     OUTRIDER_TILES(kTileF16),
+     OUTRIDER_TILES(kTileBf16),
+     {},
+     OUTRIDER_INT8_TILES},
     14,
     widen_panel,
     pack_f32,
     pack_bf16,
+    amax_row,
+    pack_int8,
+    0,
     tile_out,
     gated_tile_out,
     rms_norm_row,

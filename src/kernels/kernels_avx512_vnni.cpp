@@ -1,4 +1,4 @@
-// What avx512_vnni adds: for now only the measure of its speed.
+// Tiles of the int8 dot instruction (unsigned activations times signed weights), and its speed.
 #include <immintrin.h>
 
 #include "kernels/kernel_table.h"
@@ -13,6 +13,29 @@ namespace {
 #endif
 
 constexpr int kPeakSums = 24;
+
+constexpr int kILanes = 16;
+constexpr int kInt8Accumulators = 28;  // of 32 registers; two for weights, one for the activation
+typedef __m512i vi;
+typedef __m512i vx;
+
+inline vi i_zero() {
+  return _mm512_setzero_si512();
+}
+inline vi i_load(const void* p) {
+  return _mm512_load_si512(p);
+}
+inline void i_store(void* p, vi v) {
+  _mm512_store_si512(p, v);
+}
+inline vx i_value(const void* p) {
+  return _mm512_set1_epi32(*static_cast<const int32_t*>(p));
+}
+inline vi i_dot(vi sum, vi w, vx x) {
+  return _mm512_dpbusd_epi32(sum, x, w);
+}
+
+#include "kernels/kernels_int8.inc"
 
 void peak_int8(int64_t n_rounds) {
   __m512i sum[kPeakSums];
@@ -32,6 +55,9 @@ void peak_int8(int64_t n_rounds) {
 }
 
 }  // namespace
+
+const TileFn kAvx512VnniTiles[4][kTileMaxRows] = {OUTRIDER_INT8_ROW(1), OUTRIDER_INT8_ROW(2),
+                                                  OUTRIDER_INT8_ROW(4), OUTRIDER_INT8_ROW(8)};
 
 const PeakLoop kAvx512VnniPeak = {peak_int8, kPeakSums * 128};
 

@@ -88,6 +88,11 @@ inline float v_sum(vf v) {
 inline float v_largest(vf v) {
   return vmaxvq_f32(v);
 }
+inline vf v_from_sums(const int32_t* sums, const int32_t* less) {
+  int32x4_t v = vld1q_s32(sums);
+  if (less) v = vsubq_s32(v, vld1q_s32(less));
+  return vcvtq_f32_s32(v);
+}
 inline vf v_load_f16(const uint16_t* p) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
@@ -128,6 +133,39 @@ inline vf v_normal(vf v, double mean, double factor) {
   return vcvt_high_f32_f64(vcvt_f32_f64(low), high);
 }
 
+// Four values times inverse, rounded, as bytes.
+inline uint32_t quantize_4(const float* x, float inverse) {
+  const int16x4_t halves = vqmovn_s32(vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x), inverse)));
+  return vget_lane_u32(vreinterpret_u32_s8(vqmovn_s16(vcombine_s16(halves, halves))), 0);
+}
+
+// int8 without the dot instruction: products of 16 bits, added in pairs twice. Two of them fit,
+// since no magnitude is above 127.
+constexpr int kILanes = 4;
+constexpr int kInt8Accumulators = 20;
+typedef int32x4_t vi;
+typedef int8x16_t vx;
+
+inline vi i_zero() {
+  return vdupq_n_s32(0);
+}
+inline vi i_load(const void* p) {
+  return vld1q_s32(static_cast<const int32_t*>(p));
+}
+inline void i_store(void* p, vi v) {
+  vst1q_s32(static_cast<int32_t*>(p), v);
+}
+inline vx i_value(const void* p) {
+  return vreinterpretq_s8_s32(vld1q_dup_s32(static_cast<const int32_t*>(p)));
+}
+inline vi i_dot(vi sum, vi w, vx x) {
+  const int8x16_t bytes = vreinterpretq_s8_s32(w);
+  const int16x8_t low = vmull_s8(vget_low_s8(bytes), vget_low_s8(x));
+  const int16x8_t high = vmull_high_s8(bytes, x);
+  return vpadalq_s16(sum, vpaddq_s16(low, high));
+}
+
+#include "kernels/kernels_int8.inc"
 #include "kernels/kernels_vector.inc"
 #include "kernels/pack_words.inc"
 
@@ -135,11 +173,18 @@ inline vf v_normal(vf v, double mean, double factor) {
 
 const KernelTable kNeonTable = {
     "neon",
-    {OUTRIDER_TILES(kTileF32), OUTRIDER_TILES(kTileF16), OUTRIDER_TILES(kTileBf16), {}},
+    {OUTRIDER_TILES(kTileF32),
+     OUTRIDER_TILES(kTileF16),
+     OUTRIDER_TILES(kTileBf16),
+     {},
+     OUTRIDER_INT8_TILES},
     5,
     widen_panel,
     pack_f32,
     pack_bf16,
+    amax_row,
+    pack_int8,
+    0,
     tile_out,
     gated_tile_out,
     rms_norm_row,

@@ -64,6 +64,22 @@ void tile_of(const void* a, const void* w, int64_t, int64_t n_k, float* tile, in
   for (int r = 0; r < kRows; ++r) memcpy(tile + r * tile_stride, sum[r], sizeof sum[r]);
 }
 
+template <int kRows>
+void tile_int8(const void* a, const void* w, int64_t, int64_t n_k, float* tile, int64_t tile_stride,
+               int accumulate, const void*, const void*) {
+  const auto *x = static_cast<const int8_t*>(a), *weights = static_cast<const int8_t*>(w);
+  int32_t sum[kRows][kPanelLanes] = {};
+  for (int r = 0; r < kRows && accumulate; ++r)
+    memcpy(sum[r], tile + r * tile_stride, sizeof sum[r]);
+  for (int64_t k = 0; k < n_k; ++k) {
+    for (int lane = 0; lane < kPanelLanes; ++lane) {
+      const int32_t weight = weights[(k / 4 * kPanelLanes + lane) * 4 + k % 4];
+      for (int r = 0; r < kRows; ++r) sum[r][lane] += x[(k / 4 * kRows + r) * 4 + k % 4] * weight;
+    }
+  }
+  for (int r = 0; r < kRows; ++r) memcpy(tile + r * tile_stride, sum[r], sizeof sum[r]);
+}
+
 void widen_panel(int32_t format, const void* panel, int64_t n_k, float* out) {
   for (int64_t k = 0; k < n_k; ++k)
     for (int lane = 0; lane < kPanelLanes; ++lane)
@@ -86,6 +102,26 @@ void pack_bf16(const float* const* rows, int32_t n_rows, int64_t n_k, uint16_t* 
       out[(k / 2 * n_rows + r) * 2 + k % 2] = k < n_k ? to_bf16(rows[r][k]) : 0;
 }
 
+float amax_row(const float* x, int64_t n) {
+  float largest = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!isfinite(x[i])) return NAN;
+    largest = fmaxf(largest, fabsf(x[i]));
+  }
+  return largest;
+}
+
+void pack_int8(const float* const* rows, int32_t n_rows, int64_t n_k, const float* inverse,
+               int32_t shift, uint8_t* out) {
+  for (int64_t k = 0; k < (n_k + 3) / 4 * 4; ++k) {
+    for (int r = 0; r < n_rows; ++r) {
+      // inverse 0 stands for a row of zeros or one that is not finite
+      const float value = k < n_k && inverse[r] != 0 ? rows[r][k] * inverse[r] : 0;
+      out[(k / 4 * n_rows + r) * 4 + k % 4] = static_cast<uint8_t>(lrintf(value) + shift);
+    }
+  }
+}
+
 // x / (1 + exp(-z)): every activation here is x times a logistic function; tanh(u) = 2 s(2u) - 1.
 float activate(float x, int32_t activation) {
   const double v = x;
@@ -102,11 +138,22 @@ float activate(float x, int32_t activation) {
   }
 }
 
+float tile_value(const float* tile, int64_t tile_stride, const TileOut* out, int r, int64_t c) {
+  const float* at = tile + r * tile_stride + c;
+  if (out->row_scale == nullptr) return *at;
+  const auto* tail = reinterpret_cast<const Int8PanelTail*>(
+      reinterpret_cast<const char*>(out->tail) + c / kPanelLanes * out->tail_bytes);
+  int32_t sum;
+  memcpy(&sum, at, sizeof sum);
+  if (out->shifted) sum -= tail->shift[c % kPanelLanes];
+  return static_cast<float>(sum) * tail->scale[c % kPanelLanes] * out->row_scale[r];
+}
+
 void tile_out(const float* tile, int64_t tile_stride, const TileOut* out) {
   for (int r = 0; r < out->n_rows; ++r) {
     float* y = out->y + r * out->y_stride;
     for (int c = 0; c < out->n_cols; ++c) {
-      float value = tile[r * tile_stride + c];
+      float value = tile_value(tile, tile_stride, out, r, c);
       if (out->bias) value += out->bias[c];
       value = activate(value, out->activation);
       if (out->gate) value *= out->gate[c];
@@ -117,10 +164,11 @@ void tile_out(const float* tile, int64_t tile_stride, const TileOut* out) {
 
 void gated_tile_out(const float* tile, int64_t tile_stride, const TileOut* out) {
   for (int r = 0; r < out->n_rows; ++r) {
-    const float* row = tile + r * tile_stride;
     for (int c = 0; c < out->n_cols; ++c) {
-      const float* gate = row + c / kPanelLanes * 2 * kPanelLanes + c % kPanelLanes;
-      out->y[r * out->y_stride + c] = activate(gate[0], out->activation) * gate[kPanelLanes];
+      const int64_t at = c / kPanelLanes * 2 * kPanelLanes + c % kPanelLanes;
+      const float gate = tile_value(tile, tile_stride, out, r, at),
+                  up = tile_value(tile, tile_stride, out, r, at + kPanelLanes);
+      out->y[r * out->y_stride + c] = activate(gate, out->activation) * up;
     }
   }
 }
@@ -206,11 +254,18 @@ float read_all(const float* data, int64_t bytes) {
 
 const KernelTable kScalarTable = {
     "scalar",
-    {OUTRIDER_TILES(kTileF32), OUTRIDER_TILES(kTileF16), OUTRIDER_TILES(kTileBf16), {}},
+    {OUTRIDER_TILES(kTileF32),
+     OUTRIDER_TILES(kTileF16),
+     OUTRIDER_TILES(kTileBf16),
+     {},
+     {{tile_int8<1>, tile_int8<2>, tile_int8<3>, tile_int8<4>}, {}, {}, {}}},
     4,
     widen_panel,
     pack_f32,
     pack_bf16,
+    amax_row,
+    pack_int8,
+    0,
     tile_out,
     gated_tile_out,
     rms_norm_row,

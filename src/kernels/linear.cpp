@@ -40,13 +40,14 @@ struct LinearRunner::Job {
     format = static_cast<PackFormat>(p.w.format & kPackFormatMask);
     paired = (p.w.format & kPackPaired) != 0;
     round = format == PackFormat::kBf16Rounded;
-    tile_format = format == PackFormat::kF32   ? kTileF32
-                  : format == PackFormat::kF16 ? kTileF16
-                                               : kTileBf16;
+    tile_format = format == PackFormat::kF32    ? kTileF32
+                  : format == PackFormat::kF16  ? kTileF16
+                  : format == PackFormat::kInt8 ? kTileInt8
+                                                : kTileBf16;
     if (round && table.tile[kTileBf16Dot][0][0] != nullptr) tile_format = kTileBf16Dot;
-    a_bytes = tile_format == kTileBf16Dot ? 2 : 4;
-    w_bytes = format == PackFormat::kF32 ? 4 : 2;
-    n_k = p.w.n_in + (in_pairs(format) ? p.w.n_in % 2 : 0);
+    a_bytes = tile_format == kTileInt8 ? 1 : tile_format == kTileBf16Dot ? 2 : 4;
+    w_bytes = format == PackFormat::kInt8 ? 1 : format == PackFormat::kF32 ? 4 : 2;
+    n_k = packed_n_k(format, p.w.n_in);
     panel_bytes = packed_panel_bytes(format, p.w.n_in);
     unit = paired ? 2 : 1;
     n_units = (p.w.n_out + kPanelLanes - 1) / kPanelLanes;
@@ -134,6 +135,7 @@ Result<void> LinearRunner::reserve(int64_t max_rows, int64_t max_in) {
     return make_error(Code::kNoMemory, "kernels: scratch for %lld rows of %lld cannot be addressed",
                       static_cast<long long>(max_rows), static_cast<long long>(max_in));
   OUTRIDER_TRY(activations_.reserve(static_cast<size_t>(values) * sizeof(float)));
+  OUTRIDER_TRY(row_scales_.reserve(static_cast<size_t>(max_rows) * sizeof(float)));
   OUTRIDER_TRY(widened_.reserve(static_cast<size_t>(kWidenPanels * kWidenKBlock * kPanelLanes * 4) *
                                 pool_.n_threads()));
   OUTRIDER_TRY(tiles_.reserve(static_cast<size_t>(kTileBufferBytes) * pool_.n_threads()));
@@ -149,7 +151,11 @@ void LinearRunner::run(const Product& product) noexcept {
   OUTRIDER_ASSERT(static_cast<size_t>(x.rows) * static_cast<size_t>(x.cols + 1) * sizeof(float) <=
                   activations_.bytes());
   const Job job(product, table_, pool_.n_threads());
-  pack_activations(job);
+  if (job.format == PackFormat::kInt8) {
+    quantize_activations(job);
+  } else {
+    pack_activations(job);
+  }
   pool_.run([&](int t) { multiply(job, t); });
 }
 
@@ -181,6 +187,33 @@ void LinearRunner::pack_activations(const Job& job) noexcept {
   });
 }
 
+// A row's scale needs all of the row, so a row tile is not shared between threads here; its second
+// reading finds it in the cache.
+void LinearRunner::quantize_activations(const Job& job) noexcept {
+  const View<const float>& x = job.product.x;
+  auto* row_scales = reinterpret_cast<float*>(row_scales_.data());
+  OUTRIDER_ASSERT(static_cast<size_t>(x.rows) * sizeof(float) <= row_scales_.bytes());
+  const auto pack = [&](Range tiles) {
+    for (int64_t tile = tiles.first; tile < tiles.last; ++tile) {
+      const auto n_rows = static_cast<int32_t>(job.tiles.rows(tile));
+      const float* rows[kTileMaxRows];
+      float inverse[kTileMaxRows];
+      for (int32_t r = 0; r < n_rows; ++r) {
+        const int64_t row = job.tiles.first(tile) + r;
+        rows[r] = x.row(row);
+        const Int8Scale scale = int8_scale(table_.amax_row(rows[r], x.cols));
+        row_scales[row] = scale.scale;
+        inverse[r] = scale.inverse;
+      }
+      auto* out = reinterpret_cast<uint8_t*>(activations_.data() + job.activation_offset(tile, 0));
+      table_.pack_int8(rows, n_rows, x.cols, inverse, table_.int8_shift, out);
+    }
+  };
+  if (job.tiles.n_tiles == 1 || x.rows * x.cols <= kAlonePackValues)
+    return pack({0, job.tiles.n_tiles});
+  pool_.run([&](int t) { pack(part_of(job.tiles.n_tiles, t, pool_.n_threads())); });
+}
+
 // One thread's way through its part of a product. Outer to inner: rows that share a pass, some
 // groups of panels (a chunk), blocks of k, groups, row tiles. So a group's weights stay in L1 or L2
 // for all row tiles, and the partial sums of a chunk in L2.
@@ -192,6 +225,7 @@ class LinearRunner::Walk {
         panels_(job.panels_of(thread_index % job.n_output_parts)),
         tiles_(part_of(job.tiles.n_tiles, thread_index / job.n_output_parts, job.n_row_parts)),
         activations_(runner.activations_.data()),
+        row_scales_(reinterpret_cast<const float*>(runner.row_scales_.data())),
         sums_(reinterpret_cast<float*>(runner.tiles_.data() + thread_index * kTileBufferBytes)),
         widened_(reinterpret_cast<float*>(runner.widened_.data()) +
                  thread_index * kWidenPanels * kWidenKBlock * kPanelLanes),
@@ -267,7 +301,7 @@ class LinearRunner::Walk {
   void finish(int64_t row_tile, int64_t panel, int64_t n_panels, const float* sums) noexcept {
     const LinearOut& out = job_.product.out;
     const int64_t column = panel / job_.unit * kPanelLanes;
-    TileOut to;
+    TileOut to = {};
     to.y = out.y.row(job_.tiles.first(row_tile)) + column;
     to.y_stride = out.y.stride;
     to.n_rows = static_cast<int32_t>(job_.tiles.rows(row_tile));
@@ -277,6 +311,12 @@ class LinearRunner::Walk {
     to.gate = out.gate ? out.gate + column : nullptr;
     to.activation = static_cast<int32_t>(out.activation);
     to.add = out.add;
+    if (job_.format == PackFormat::kInt8) {
+      to.row_scale = row_scales_ + job_.tiles.first(row_tile);
+      to.tail = reinterpret_cast<const Int8PanelTail*>(weights(panel, job_.n_k));
+      to.tail_bytes = job_.panel_bytes;
+      to.shifted = table_.int8_shift != 0;
+    }
     (job_.paired ? table_.gated_tile_out : table_.tile_out)(sums, tile_stride_, &to);
   }
 
@@ -284,6 +324,7 @@ class LinearRunner::Walk {
   const Job& job_;
   const Range panels_, tiles_;  // this thread's part
   const std::byte* activations_;
+  const float* row_scales_;  // of int8 activations
   float *sums_, *widened_;
   const int64_t tile_stride_, tile_values_;  // floats
   const bool one_block_;                     // k is not cut: a tile is finished at once

@@ -50,11 +50,12 @@ class LinearRunner {
   struct Job;
   class Walk;
   void pack_activations(const Job& job) noexcept;
+  void quantize_activations(const Job& job) noexcept;
   void multiply(const Job& job, int thread_index) noexcept;
 
   const KernelTable& table_;
   ThreadPool& pool_;
-  Scratch activations_, tiles_, widened_;
+  Scratch activations_, row_scales_, tiles_, widened_;
 };
 
 }  // namespace outrider

@@ -108,9 +108,51 @@ void pack_panel(std::span<const Matrix> parts, const PackPlan& plan, int64_t pan
   }
 }
 
+// The scales of a panel need all values of its rows, so the rows are read twice.
+void pack_int8_panel(std::span<const Matrix> parts, const PackPlan& plan, const KernelTable& table,
+                     int64_t panel, PieceBuffer& piece, std::byte* out) {
+  SourceRow rows[kPanelLanes];
+  const float* values[kPanelLanes];
+  float amax[kPanelLanes] = {}, inverse[kPanelLanes];
+  for (int lane = 0; lane < kPanelLanes; ++lane) {
+    rows[lane] = panel_row(parts, plan, panel, lane);
+    values[lane] = reinterpret_cast<const float*>(piece.words[lane]);
+  }
+  const auto read = [&](int lane, int64_t k, int64_t n) {
+    read_f32(rows[lane], k, n, reinterpret_cast<float*>(piece.words[lane]));
+  };
+  for (int lane = 0; lane < kPanelLanes; ++lane) {
+    for (int64_t k = 0; k < plan.n_in && amax[lane] == amax[lane]; k += kPieceValues) {
+      const int64_t n = std::min(kPieceValues, plan.n_in - k);
+      read(lane, k, n);
+      const float largest = table.amax_row(values[lane], n);
+      if (!(largest <= amax[lane])) amax[lane] = largest;  // a NaN stays
+    }
+  }
+  Int8PanelTail tail;
+  for (int lane = 0; lane < kPanelLanes; ++lane) {
+    const Int8Scale scale = int8_scale(amax[lane]);
+    tail.scale[lane] = scale.scale;
+    inverse[lane] = scale.inverse;
+  }
+  // Sums of weights are products with ones.
+  uint8_t ones[kPieceValues];
+  std::memset(ones, 1, sizeof ones);
+  alignas(64) int32_t sums[kPanelLanes];
+  for (int64_t k = 0; k < plan.n_in; k += kPieceValues) {
+    const int64_t n = std::min(kPieceValues, plan.n_in - k);
+    for (int lane = 0; lane < kPanelLanes; ++lane) read(lane, k, n);
+    auto* to = reinterpret_cast<uint8_t*>(out) + k * kPanelLanes;
+    table.pack_int8(values, kPanelLanes, n, inverse, 0, to);
+    table.tile[kTileInt8][0][0](ones, to, 0, (n + 3) / 4 * 4, reinterpret_cast<float*>(sums),
+                                kPanelLanes, k != 0, ones, to);
+  }
+  for (int lane = 0; lane < kPanelLanes; ++lane) tail.shift[lane] = 128 * sums[lane];
+  std::memcpy(out + packed_n_k(plan.format, plan.n_in) * kPanelLanes, &tail, sizeof tail);
+}
+
 Result<PackFormat> choose_format(std::span<const Matrix> parts, Precision precision) {
-  if (precision == Precision::kInt8)
-    return make_error(Code::kUnsupported, "precision int8: the CPU kernels run f32 and bf16");
+  if (precision == Precision::kInt8) return PackFormat::kInt8;
   if (precision == Precision::kBf16) return PackFormat::kBf16Rounded;
   bool all_f16 = true, all_bf16 = true;
   for (const Matrix& part : parts) {
@@ -140,6 +182,19 @@ Result<void> check_part(const Matrix& part, const Matrix& first) {
 
 }  // namespace
 
+int64_t packed_n_k(PackFormat format, int64_t n_in) {
+  if (format == PackFormat::kInt8) return (n_in + 3) / 4 * 4;
+  const bool in_pairs = format == PackFormat::kBf16 || format == PackFormat::kBf16Rounded;
+  return in_pairs ? n_in + n_in % 2 : n_in;
+}
+
+Int8Scale int8_scale(float amax) {
+  if (!(amax <= std::numeric_limits<float>::max()))
+    return {std::numeric_limits<float>::quiet_NaN(), 0};
+  if (amax < kInt8Smallest) return {0, 0};
+  return {amax / 127, 127 / amax};
+}
+
 int64_t packed_panel_bytes(PackFormat format, int64_t n_in) {
   switch (format) {
     case PackFormat::kF32:
@@ -148,7 +203,9 @@ int64_t packed_panel_bytes(PackFormat format, int64_t n_in) {
       return n_in * kPanelLanes * 2;
     case PackFormat::kBf16:
     case PackFormat::kBf16Rounded:
-      return (n_in + 1) / 2 * kPanelLanes * 4;
+      return packed_n_k(format, n_in) * kPanelLanes * 2;
+    case PackFormat::kInt8:
+      return packed_n_k(format, n_in) * kPanelLanes + static_cast<int64_t>(sizeof(Int8PanelTail));
   }
   return 0;
 }
@@ -169,6 +226,10 @@ Result<PackPlan> plan_packing(std::span<const Matrix> parts, Stack stack, Precis
     if (__builtin_add_overflow(plan.n_out, part.n_out, &plan.n_out))
       return make_error(Code::kShape, "stacked weights: too many outputs");
   }
+  if (plan.format == PackFormat::kInt8 && plan.n_in > kInt8MaxIn)
+    return make_error(Code::kShape, "weight [%lld, %lld]: n_in of int8 products is at most %lld",
+                      static_cast<long long>(plan.n_out), static_cast<long long>(plan.n_in),
+                      static_cast<long long>(kInt8MaxIn));
   if (paired) plan.n_out /= 2;
   plan.n_panels = plan.n_out / kPanelLanes + (plan.n_out % kPanelLanes != 0);
   plan.panel_bytes = packed_panel_bytes(plan.format, plan.n_in);
@@ -181,15 +242,21 @@ Result<PackPlan> plan_packing(std::span<const Matrix> parts, Stack stack, Precis
   return plan;
 }
 
-Result<void> pack_weights(std::span<const Matrix> parts, const PackPlan& plan, ThreadPool& pool,
-                          std::byte* storage) {
+Result<void> pack_weights(std::span<const Matrix> parts, const PackPlan& plan,
+                          const KernelTable& table, ThreadPool& pool, std::byte* storage) {
   const int n_threads = pool.n_threads();
   std::unique_ptr<PieceBuffer[]> pieces(new (std::nothrow) PieceBuffer[n_threads]);
   if (!pieces) return make_error(Code::kNoMemory, "packing weights: no memory for its buffers");
   pool.run([&](int t) {
     const Range range = part_of(plan.n_panels, t, n_threads);
-    for (int64_t panel = range.first; panel < range.last; ++panel)
-      pack_panel(parts, plan, panel, pieces[t], storage + panel * plan.panel_bytes);
+    for (int64_t panel = range.first; panel < range.last; ++panel) {
+      std::byte* out = storage + panel * plan.panel_bytes;
+      if (plan.format == PackFormat::kInt8) {
+        pack_int8_panel(parts, plan, table, panel, pieces[t], out);
+      } else {
+        pack_panel(parts, plan, panel, pieces[t], out);
+      }
+    }
   });
   return {};
 }

@@ -16,7 +16,7 @@ enum class PackFormat : uint32_t {
   kF16 = 2,          // [panel][k][16] f16, f32 activations
   kBf16 = 3,         // [panel][k / 2][16][2] bf16, f32 activations
   kBf16Rounded = 4,  // the same bytes as kBf16; activations are rounded to bf16 too
-  // 5 is kept for int8 with a scale per output: [panel][k / 4][16][4].
+  kInt8 = 5,         // [panel][k / 4][16][4] int8 + Int8PanelTail; activations become int8 too
 };
 inline constexpr uint32_t kPackFormatMask = 0xff;
 inline constexpr uint32_t kPackPaired = 0x100;  // panels alternate: gate 0, up 0, gate 1, up 1, ...
@@ -31,15 +31,23 @@ struct PackPlan {
   size_t bytes = 0;  // panels * panel_bytes
 };
 
-// Bytes of one panel. Odd n_in is padded by one in the bf16 formats.
+// n_in as packed: padded to even in the bf16 formats, to a multiple of 4 for int8.
+int64_t packed_n_k(PackFormat format, int64_t n_in);
+// Bytes of one panel.
 int64_t packed_panel_bytes(PackFormat format, int64_t n_in);
+
+// How a row with this largest magnitude (KernelTable::amax_row) becomes int8.
+struct Int8Scale {
+  float scale, inverse;  // of a row that is not finite: NaN and 0; of one of zeros: 0 and 0
+};
+Int8Scale int8_scale(float amax);
 
 // Checks the parts and plans their packed form. Errors: kShape, kUnsupported.
 Result<PackPlan> plan_packing(std::span<const Matrix> parts, Stack stack, Precision precision);
 
 // Fills storage (plan.bytes, 64-byte aligned). Works panel by panel: beside the storage only a few
 // kilobytes a thread are taken. Errors: kNoMemory.
-Result<void> pack_weights(std::span<const Matrix> parts, const PackPlan& plan, ThreadPool& pool,
-                          std::byte* storage);
+Result<void> pack_weights(std::span<const Matrix> parts, const PackPlan& plan,
+                          const KernelTable& table, ThreadPool& pool, std::byte* storage);
 
 }  // namespace outrider

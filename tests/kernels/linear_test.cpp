@@ -315,7 +315,6 @@ TEST(Linear, refuses_weights_that_cannot_be_packed) {
             Code::kShape);
   EXPECT_EQ(refused({{DType::kI64, 4, 8, data}}, Stack::kRows, Precision::kF32),
             Code::kUnsupported);
-  EXPECT_EQ(refused({good}, Stack::kRows, Precision::kInt8), Code::kUnsupported);
   EXPECT_EQ(refused({{DType::kF32, INT64_MAX, 1 << 20, data}}, Stack::kRows, Precision::kF32),
             Code::kShape);
   EXPECT_EQ(refused({{DType::kF32, 8, INT64_MAX / 2, data}}, Stack::kRows, Precision::kF32),
