@@ -22,8 +22,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMaxConfigBytes = size_t{1} << 20;
-constexpr const char* kDefaultOrigin = "default";
-
 constexpr ConfigKey kPi0Keys[] = {
     {"model_family", nullptr, "\"pi0\" for PI0 and PI0.5", true},
     {"model_path", nullptr, "policy file (GGUF)", true},
@@ -41,6 +39,7 @@ constexpr ConfigKey kPi0Keys[] = {
     {"num_steps", "0", "0: as the file says", false},
     {"noise_seed", "41", "seed of the action noise", false},
     {"rope_bf16", "\"auto\"", "\"auto\", \"on\" or \"off\"", true},
+    {"reuse", "\"on\"", "\"on\" or \"off\": keep what unchanged inputs became", true},
     {"cache_dir", "\"\"", "folder for packed weights; empty: none", true},
     {"policy_dir", "\"\"", "checkpoint folder; empty: none", true},
 };

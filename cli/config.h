@@ -11,6 +11,9 @@
 
 namespace outrider::cli {
 
+// Setting::origin of a key that nobody gave.
+inline constexpr const char* kDefaultOrigin = "default";
+
 // One key of the effective configuration and where its value came from.
 struct Setting {
   std::string key;

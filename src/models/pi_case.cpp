@@ -348,7 +348,8 @@ Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision 
       pi_limits(c, in.value().n_views, PiRun::max_prefix(c, in.value().n_views, n_text))));
   auto model = PiModel::build(weights.value(), options, ops, {}, nullptr);
   if (!model) return model.error();
-  auto run = PiRun::make(model.value(), ops, in.value().n_views, n_text);
+  auto run =
+      PiRun::make(model.value(), ops, {.max_views = in.value().n_views, .max_text_tokens = n_text});
   if (!run) return run.error();
   TapRecorder taps;
   run.value()->record_to(&taps);

@@ -14,9 +14,12 @@ struct PiRun::Sizes {
   size_t prefix_width, prefix_qkv, prefix_att, prefix_mlp;
   size_t suffix_width, suffix_qkv, suffix_att, suffix_mlp, chunk;
   size_t vision_cache_bytes, cache_bytes, n_layers, suffix_rows, state_token;
+  size_t n_slots, slot_pixels, slot_tokens, kept_ids;
   int64_t vision_capacity, capacity;
 
-  Sizes(const PiConfig& c, const Ops& ops, int64_t max_views, int64_t max_prefix) {
+  Sizes(const PiConfig& c, const Ops& ops, const Options& options) {
+    const int64_t max_views = options.max_views,
+                  max_prefix = PiRun::max_prefix(c, max_views, options.max_text_tokens);
     const auto n = [](int64_t a, int64_t b) {
       return static_cast<size_t>(a) * static_cast<size_t>(b);
     };
@@ -45,6 +48,10 @@ struct PiRun::Sizes {
                                       static_cast<int32_t>(v.head_dim()));
     cache_bytes = ops.kv_bytes(capacity, static_cast<int32_t>(b.n_kv_heads),
                                static_cast<int32_t>(b.head_dim));
+    n_slots = options.reuse ? static_cast<size_t>(max_views) : 0;
+    slot_pixels = n(v.image_size, v.image_size) * 3;
+    slot_tokens = n(v.n_tokens(), b.width);
+    kept_ids = options.reuse ? static_cast<size_t>(options.max_text_tokens) : 0;
   }
 
   size_t total_bytes() const {
@@ -55,18 +62,22 @@ struct PiRun::Sizes {
            floats(suffix_mlp) + floats(state_token) + 2 * floats(chunk) +
            Arena::cost<int32_t>(suffix_rows) + Arena::cost<KvCache>(n_layers) +
            Arena::cost<std::byte>(vision_cache_bytes) +
-           n_layers * Arena::cost<std::byte>(cache_bytes);
+           n_layers * Arena::cost<std::byte>(cache_bytes) +
+           n_slots * (Arena::cost<uint8_t>(slot_pixels) + floats(slot_tokens)) +
+           Arena::cost<int32_t>(kept_ids);
   }
 };
 
 Result<std::unique_ptr<PiRun>> PiRun::make(std::shared_ptr<const PiModel> model, Ops& ops,
-                                           int64_t max_views, int64_t max_text_tokens) {
+                                           const Options& options) {
+  OUTRIDER_ASSERT(options.max_views >= 0 && options.max_views <= kMaxSlots);
   std::unique_ptr<PiRun> run(new PiRun);
   const PiConfig& config = model->config;
-  const int64_t prefix = max_prefix(config, max_views, max_text_tokens);
+  const int64_t prefix = max_prefix(config, options.max_views, options.max_text_tokens);
   run->model_ = std::move(model);
   run->ops_ = &ops;
-  const Sizes sizes(config, ops, max_views, prefix);
+  run->reuse_ = options.reuse;
+  const Sizes sizes(config, ops, options);
   OUTRIDER_TRY(run->arena_.reserve(sizes.total_bytes()));
   run->take_views(sizes);
   run->rope_ = RopeTable::make(prefix + config.suffix_tokens(), config.backbone.head_dim,
@@ -105,7 +116,93 @@ void PiRun::take_views(const Sizes& sizes) {
     cache = {arena_.take_bytes(sizes.cache_bytes), sizes.capacity,
              static_cast<int32_t>(b.n_kv_heads), static_cast<int32_t>(b.head_dim)};
   }
+  n_slots_ = static_cast<int64_t>(sizes.n_slots);
+  for (int64_t i = 0; i < n_slots_; ++i)
+    slots_[i] = {arena_.take<uint8_t>(sizes.slot_pixels).data(), floats(sizes.slot_tokens), false};
+  prefix_ids_ = arena_.take<int32_t>(sizes.kept_ids);
   arena_.seal();
+}
+
+// ---- reuse --------------------------------------------------------------------------------------
+
+void PiRun::forget() noexcept {
+  for (Slot& slot : slots_) slot.filled = false;
+  prefix_kept_ = false;
+  reuse_counts_ = {};
+}
+
+int64_t PiRun::find_slot(const uint8_t* rgb) const noexcept {
+  const int64_t size = model_->config.vision.image_size;
+  for (int64_t i = 0; i < n_slots_; ++i) {
+    if (slots_[i].filled &&
+        std::memcmp(slots_[i].pixels, rgb, static_cast<size_t>(size * size * 3)) == 0)
+      return i;
+  }
+  return kNoSlot;
+}
+
+// A slot that no view of this pass lies in. There are as many slots as views, so there is one.
+int64_t PiRun::free_slot() const noexcept {
+  const int64_t* views_end = slot_of_view_ + n_views_;
+  for (int64_t i = 0; i < n_slots_; ++i) {
+    if (std::find(slot_of_view_, views_end, i) == views_end) return i;
+  }
+  OUTRIDER_ASSERT(false);
+  return kNoSlot;
+}
+
+// Finds the views that are kept, computes the others together and keeps them. A row of a product
+// does not depend on the rows beside it, so the mix does not show in the bits.
+void PiRun::place_views(std::span<const uint8_t* const> views) noexcept {
+  OUTRIDER_ASSERT(n_views_ <= n_slots_);
+  const VisionConfig& v = model_->config.vision;
+  // All kept views are found first: a changed one must not take the slot of a later one.
+  for (int64_t i = 0; i < n_views_; ++i)
+    slot_of_view_[i] = find_slot(views[static_cast<size_t>(i)]);
+  const uint8_t* changed[kMaxSlots];
+  int64_t slot_of_changed[kMaxSlots];
+  int64_t n_changed = 0;
+  for (int64_t i = 0; i < n_views_; ++i) {
+    const uint8_t* rgb = views[static_cast<size_t>(i)];
+    if (slot_of_view_[i] == kNoSlot) slot_of_view_[i] = find_slot(rgb);  // the same view twice
+    if (slot_of_view_[i] != kNoSlot) continue;
+    const int64_t slot = free_slot();
+    std::memcpy(slots_[slot].pixels, rgb, static_cast<size_t>(v.image_size * v.image_size * 3));
+    slots_[slot].filled = true;
+    slot_of_view_[i] = slot;
+    changed[n_changed] = slots_[slot].pixels;
+    slot_of_changed[n_changed++] = slot;
+  }
+  reuse_counts_.reused_views += n_views_ - n_changed;
+  if (n_changed == 0) return;
+  prefix_kept_ = false;
+  compute_views(std::span(changed).first(static_cast<size_t>(n_changed)));
+  const int64_t values = v.n_tokens() * model_->config.backbone.width;
+  for (int64_t i = 0; i < n_changed; ++i)
+    std::copy_n(prefix_ + i * values, values, slots_[slot_of_changed[i]].tokens);
+}
+
+// Puts the kept tokens of all views in front, and notes of what the keys and values will be.
+void PiRun::keep_prefix(std::span<const int32_t> tokens) noexcept {
+  OUTRIDER_ASSERT(tokens.size() <= prefix_ids_.size());
+  const int64_t values = model_->config.vision.n_tokens() * model_->config.backbone.width;
+  for (int64_t i = 0; i < n_views_; ++i) {
+    OUTRIDER_ASSERT(slots_[slot_of_view_[i]].filled);
+    std::copy_n(slots_[slot_of_view_[i]].tokens, values, prefix_ + i * values);
+  }
+  prefix_kept_ = true;
+  prefix_views_ = n_views_;
+  std::copy_n(slot_of_view_, n_views_, prefix_slots_);
+  std::copy(tokens.begin(), tokens.end(), prefix_ids_.begin());
+  n_prefix_ids_ = tokens.size();
+}
+
+// Slots hold different pixels, so the same slots are the same pictures.
+bool PiRun::same_prefix(std::span<const int32_t> tokens) const noexcept {
+  return prefix_kept_ && prefix_views_ == n_views_ &&
+         std::equal(prefix_slots_, prefix_slots_ + n_views_, slot_of_view_) &&
+         std::equal(tokens.begin(), tokens.end(), prefix_ids_.begin(),
+                    prefix_ids_.begin() + static_cast<int64_t>(n_prefix_ids_));
 }
 
 // ---- vision -------------------------------------------------------------------------------------
@@ -157,27 +254,38 @@ void PiRun::vision_layer(const VisionLayer& layer, int64_t n_views) noexcept {
 }
 
 void PiRun::encode_views(std::span<const uint8_t* const> views) noexcept {
+  n_views_ = static_cast<int64_t>(views.size());
+  if (reuse_ && taps_ == nullptr) return place_views(views);
+  prefix_kept_ = false;
+  compute_views(views);
+  if (taps_ == nullptr) return;
+  const int64_t tokens = model_->config.vision.n_tokens(), width = model_->config.backbone.width;
+  for (int64_t i = 0; i < n_views_; ++i)
+    tap("image_embd", i, View<const float>(prefix_ + i * tokens * width, tokens, width));
+}
+
+// The tokens of `views`, one after the other, to the first rows of prefix_.
+void PiRun::compute_views(std::span<const uint8_t* const> views) noexcept {
   const PiModel& m = *model_;
   const VisionConfig& v = m.config.vision;
   const int64_t tokens = v.n_tokens(), patch_values = 3 * v.patch_size * v.patch_size;
-  n_views_ = static_cast<int64_t>(views.size());
-  const int64_t rows = n_views_ * tokens;
+  const auto n_views = static_cast<int64_t>(views.size());
+  const int64_t rows = n_views * tokens;
+  reuse_counts_.computed_views += n_views;
   if (rows == 0) return;
   const View<float> patches(patches_, rows, patch_values), h(vision_h_, rows, v.width),
       y(vision_y_, rows, v.width);
-  for (int64_t i = 0; i < n_views_; ++i)
+  for (int64_t i = 0; i < n_views; ++i)
     patchify(views[static_cast<size_t>(i)], patches.rows_from(i * tokens, tokens));
   ops_->linear(patches, m.patch.w, {.y = h, .bias = m.patch.bias.data()});
   for (int64_t i = 0; i < rows; ++i) {
     const float* position = m.position.data() + i % tokens * v.width;
     for (int64_t j = 0; j < v.width; ++j) h.row(i)[j] += position[j];
   }
-  for (const VisionLayer& layer : m.vision) vision_layer(layer, n_views_);
+  for (const VisionLayer& layer : m.vision) vision_layer(layer, n_views);
   ops_->layer_norm(h, m.post_ln.weight.data(), m.post_ln.bias.data(), 1e-6f, y);
   const View<float> out(prefix_, rows, m.config.backbone.width);
   ops_->linear(y, m.projector.w, {.y = out, .bias = m.projector.bias.data()});
-  if (taps_ == nullptr) return;
-  for (int64_t i = 0; i < n_views_; ++i) tap("image_embd", i, out.rows_from(i * tokens, tokens));
 }
 
 // ---- prefix -------------------------------------------------------------------------------------
@@ -243,8 +351,15 @@ void PiRun::backbone_layer(size_t i) noexcept {
 
 void PiRun::encode_prefix(std::span<const int32_t> tokens) noexcept {
   const int64_t n_images = n_views_ * model_->config.vision.n_tokens();
+  const bool reuse = reuse_ && taps_ == nullptr;
+  if (reuse && same_prefix(tokens)) {
+    OUTRIDER_ASSERT(n_prefix_ == n_images + static_cast<int64_t>(tokens.size()));
+    ++reuse_counts_.reused_prefixes;
+    return;
+  }
   n_prefix_ = n_images + static_cast<int64_t>(tokens.size());
   OUTRIDER_ASSERT(n_prefix_ + model_->config.suffix_tokens() <= rope_.n_positions());
+  if (reuse) keep_prefix(tokens);
   embed_text(tokens);
   if (taps_ != nullptr)
     tap("prefix_embd", -1, View<const float>(prefix_, n_prefix_, model_->config.backbone.width));

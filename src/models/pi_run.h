@@ -14,10 +14,16 @@ namespace outrider {
 
 class PiRun {
  public:
+  struct Options {
+    int64_t max_views = 0, max_text_tokens = 0;
+    // Keep what the pictures and the prompt of the last passes became, and take it again when the
+    // same pictures or the same whole prefix come back, byte for byte. Never changes a result.
+    bool reuse = false;
+  };
   // [setup] `ops` must be reserved for pi_limits(config, max_views, max_prefix()) and outlive the
   // run. Errors: kNoMemory.
   static Result<std::unique_ptr<PiRun>> make(std::shared_ptr<const PiModel> model, Ops& ops,
-                                             int64_t max_views, int64_t max_text_tokens);
+                                             const Options& options);
   static int64_t max_prefix(const PiConfig& config, int64_t max_views, int64_t max_text_tokens) {
     return max_views * config.vision.n_tokens() + max_text_tokens;
   }
@@ -37,9 +43,18 @@ class PiRun {
   // False when a value of the chunk is NaN or infinite.
   bool finite() const noexcept;
 
+  // What passes did and were spared. A prefix that is taken again counts its views as reused too.
+  struct ReuseCounts {
+    int64_t computed_views = 0, reused_views = 0, reused_prefixes = 0;
+  };
+  const ReuseCounts& reuse_counts() const { return reuse_counts_; }
+  // [setup] Nothing that was computed before is taken again, and the counts start at 0.
+  void forget() noexcept;
+
   int64_t prefix_tokens() const { return n_prefix_; }
   int64_t state_bytes() const { return static_cast<int64_t>(arena_.used_bytes()); }
-  // [setup] Records taps from now on; null stops. Recording allocates.
+  // [setup] Records taps from now on; null stops. Recording allocates, and computes everything: a
+  // tap shows what its own run computed.
   void record_to(TapRecorder* taps) { taps_ = taps; }
   const PiModel& model() const { return *model_; }
 
@@ -47,6 +62,12 @@ class PiRun {
   PiRun() = default;
   struct Sizes;
   void take_views(const Sizes& sizes);
+  void place_views(std::span<const uint8_t* const> views) noexcept;
+  int64_t find_slot(const uint8_t* rgb) const noexcept;
+  int64_t free_slot() const noexcept;
+  void compute_views(std::span<const uint8_t* const> views) noexcept;
+  void keep_prefix(std::span<const int32_t> tokens) noexcept;
+  bool same_prefix(std::span<const int32_t> tokens) const noexcept;
   void patchify(const uint8_t* rgb, View<float> patches) noexcept;
   void vision_layer(const VisionLayer& layer, int64_t n_views) noexcept;
   void backbone_layer(size_t i) noexcept;
@@ -77,6 +98,25 @@ class PiRun {
         *suffix_mlp_ = nullptr, *state_token_ = nullptr, *velocity_ = nullptr;
   std::span<int32_t> visible_;  // keys each suffix token sees
   std::span<float> x_;
+
+  // What is kept: one slot a view holds pixels and the tokens they became. A view is found by its
+  // pixels, in whatever slot they lie, so views that change places are found as well.
+  static constexpr int64_t kMaxSlots = 8, kNoSlot = -1;
+  struct Slot {
+    uint8_t* pixels = nullptr;
+    float* tokens = nullptr;
+    bool filled = false;
+  };
+  bool reuse_ = false;
+  int64_t n_slots_ = 0;
+  Slot slots_[kMaxSlots];
+  int64_t slot_of_view_[kMaxSlots] = {};
+  // The prefix whose keys and values lie in caches_.
+  bool prefix_kept_ = false;
+  int64_t prefix_views_ = 0, prefix_slots_[kMaxSlots] = {};
+  std::span<int32_t> prefix_ids_;
+  size_t n_prefix_ids_ = 0;
+  ReuseCounts reuse_counts_;
 };
 
 }  // namespace outrider

@@ -10,6 +10,7 @@ namespace {
 constexpr const char* kNumericsNames[] = {"reference", "jetson-pi"};
 constexpr const char* kPrecisionNames[] = {"auto", "f32", "bf16", "int8", "stored"};
 constexpr const char* kSwitchNames[] = {"auto", "on", "off"};
+constexpr const char* kOnOffNames[] = {"on", "off"};
 
 enum class Shape : uint8_t { kText, kPath, kInteger, kChoice };
 
@@ -61,6 +62,7 @@ const std::span<const KeyRow> key_rows() {
       integer_row("n_threads", false, INT32_MIN, 1024, &C::n_threads),
       integer_row("num_steps", false, 0, 1000, &C::num_steps),
       integer_row("noise_seed", false, 0, UINT32_MAX, &C::noise_seed),
+      choice_row("reuse", kOnOffNames, [](C& c, size_t i) { c.reuse = i == 0; }),
       path_row("cache_dir", &C::cache_dir),
       path_row("policy_dir", &C::policy_dir),
   };

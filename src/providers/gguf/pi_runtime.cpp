@@ -72,7 +72,9 @@ Result<void> PiRuntime::prepare() {
   OUTRIDER_TRY(ops_->reserve(pi_limits(pi_config_, config_.n_views, prefix)));
   auto model = open_pi_model(files_, pi_config_, options_, *ops_);
   if (!model) return model.error();
-  auto run = PiRun::make(model.value(), *ops_, config_.n_views, kMaxTextTokens);
+  auto run = PiRun::make(
+      model.value(), *ops_,
+      {.max_views = config_.n_views, .max_text_tokens = kMaxTextTokens, .reuse = config_.reuse});
   if (!run) return run.error();
   run_ = std::move(run.value());
 
@@ -115,6 +117,7 @@ void PiRuntime::warm_up() {
   run_->encode_prefix(ids);
   run_->start(noise_, padded_state_);
   for (int64_t k = 0; k < (whole ? pi_config_.n_denoise_steps : 1); ++k) run_->denoise(k);
+  run_->forget();
   counters_.warm_ups.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -336,6 +339,10 @@ Code PiRuntime::run_context() noexcept {
   run_->encode_views(std::span(views).first(static_cast<size_t>(config_.n_views)));
   run_->encode_prefix(std::span(ids_).first(n_ids));
   context_pending_ = true;
+  const PiRun::ReuseCounts& reuse = run_->reuse_counts();
+  counters_.computed_views.store(reuse.computed_views, std::memory_order_relaxed);
+  counters_.reused_views.store(reuse.reused_views, std::memory_order_relaxed);
+  counters_.reused_prefixes.store(reuse.reused_prefixes, std::memory_order_relaxed);
   counters_.prefix_tokens.store(run_->prefix_tokens(), std::memory_order_relaxed);
   counters_.ns_context.store(clock_.now_ns() - start_ns, std::memory_order_relaxed);
   return Code::kOk;
@@ -470,7 +477,7 @@ std::string PiRuntime::describe() const {
       "\"num_steps\":%lld,\"noise_seed\":%lld,\"rope_bf16\":%s,\"units\":\"normalised\",\"image_"
       "size\":%lld,"
       "\"resize\":\"%s\",\"max_prompt_bytes\":%zu,\"max_text_tokens\":%lld,\"packed_bytes\":%lld,"
-      "\"state_bytes\":%lld,\"warmed_up\":true,\"cache\":\"%s\"}",
+      "\"state_bytes\":%lld,\"warmed_up\":true,\"reuse\":\"%s\",\"cache\":\"%s\"}",
       pi_family_name(c.family), choice_name(config_.numerics),
       options_.precision == Precision::kBf16 ? "bf16" : "f32", ops_->kernel_table(),
       ops_->n_threads(), static_cast<long long>(c.n_denoise_steps),
@@ -481,7 +488,7 @@ std::string PiRuntime::describe() const {
                                                       : "pil",
       kMaxPromptBytes, static_cast<long long>(kMaxTextTokens),
       static_cast<long long>(run_->model().packed_bytes()),
-      static_cast<long long>(run_->state_bytes()),
+      static_cast<long long>(run_->state_bytes()), config_.reuse ? "on" : "off",
       config_.cache_dir.empty() ? "off" : "not in this build; cache_dir is ignored");
   return text;
 }

@@ -48,8 +48,8 @@ class PiRuntime {
 
   struct Counters {
     std::atomic<int64_t> runs{0}, failed_runs{0}, refused_inputs{0}, nonfinite_outputs{0},
-        padded_states{0}, resized_views{0}, warm_ups{0}, ns_images{0}, ns_context{0}, ns_action{0},
-        prefix_tokens{0};
+        padded_states{0}, resized_views{0}, computed_views{0}, reused_views{0}, reused_prefixes{0},
+        warm_ups{0}, ns_images{0}, ns_context{0}, ns_action{0}, prefix_tokens{0};
   };
   const Counters& counters() const { return counters_; }
 

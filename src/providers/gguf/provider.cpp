@@ -85,13 +85,16 @@ int taps_read(void* self, const char* name, float* out, uint64_t capacity, uint6
 
 uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
   const PiRuntime::Counters& c = runtime_of(self).counters();
-  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 11> rows = {
+  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 14> rows = {
       {{"runs", &c.runs},
        {"failed_runs", &c.failed_runs},
        {"refused_inputs", &c.refused_inputs},
        {"nonfinite_outputs", &c.nonfinite_outputs},
        {"padded_states", &c.padded_states},
        {"resized_views", &c.resized_views},
+       {"computed_views", &c.computed_views},
+       {"reused_views", &c.reused_views},
+       {"reused_prefixes", &c.reused_prefixes},
        {"warm_ups", &c.warm_ups},
        {"ns_images", &c.ns_images},
        {"ns_context", &c.ns_context},
