@@ -128,18 +128,48 @@ int finish(Context& context, Report report) {
   return passed ? kGood : kBad;
 }
 
+std::string unquoted(const std::string& literal) {
+  const bool quoted = literal.size() >= 2 && literal.front() == '"' && literal.back() == '"';
+  return quoted ? literal.substr(1, literal.size() - 2) : literal;
+}
+
+Result<Precision> case_precision(const std::string& name) {
+  if (name == "auto" || name == "f32" || name == "stored") return Precision::kF32;
+  if (name == "bf16") return Precision::kBf16;
+  if (name == "int8") return Precision::kInt8;
+  return make_error(
+      Code::kInvalid,
+      "precision is \"%s\", allowed are \"auto\", \"f32\", \"bf16\", \"int8\", \"stored\"",
+      name.c_str());
+}
+
 // A case of the reference policy: it brings its weights, so the model is run without a provider.
 int run_reference_case(Context& context, const std::string& config, const std::string& folder) {
   const Args& args = context.args;
   CpuOpsOptions options;
-  Precision precision = Precision::kF32;
+  std::string named = "auto";  // f32: the oracle
+  const Wish wish = wish_of(args, kParity);
   if (config != "-") {
-    auto resolved = resolve(config, wish_of(args, kParity));
+    auto resolved = resolve(config, wish);
     if (!resolved) return context.fail(resolved.error());
     options.n_threads = static_cast<int>(resolved.value().integer("n_threads", 0));
-    const Setting* wanted = resolved.value().find("precision");
-    if (wanted != nullptr && wanted->literal == "\"bf16\"") precision = Precision::kBf16;
-    if (wanted != nullptr && wanted->literal == "\"int8\"") precision = Precision::kInt8;
+    if (const Setting* wanted = resolved.value().find("precision"))
+      named = unquoted(wanted->literal);
+  } else {
+    for (const auto& [key, value] : wish.set) {
+      if (key != "precision")
+        return context.fail(
+            make_error(Code::kInvalid,
+                       "--set %s: with - in the place of a configuration only precision can be set",
+                       key.c_str()));
+      named = value;
+    }
+  }
+  Precision precision = Precision::kF32;
+  if (auto chosen = case_precision(named)) {
+    precision = chosen.value();
+  } else {
+    return context.fail(chosen.error());
   }
   if (args.given("--threads")) options.n_threads = static_cast<int>(args.integer("--threads"));
   auto ops = make_cpu_ops(options);

@@ -1,8 +1,8 @@
 #include "cli/help.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "base/env.h"
 #include "cli/commands.h"
 
 namespace outrider::cli {
@@ -19,7 +19,7 @@ constexpr const char* kFooter =
     "failure; everything else goes to standard error.";
 
 size_t page_width() {
-  const char* columns = std::getenv("COLUMNS");
+  const char* columns = env_columns();
   int64_t width = 0;
   if (columns != nullptr && read_integer(columns, width))
     return std::clamp<int64_t>(width, 40, 120);

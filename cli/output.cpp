@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/env.h"
+
 namespace outrider::cli {
 namespace {
 
@@ -73,10 +75,8 @@ bool Output::stderr_is_terminal() const {
 
 std::string Output::bold(std::string_view text) const {
   static const bool on = [] {
-    const char* no_color = std::getenv("NO_COLOR");
-    const char* term = std::getenv("TERM");
-    return ::isatty(1) == 1 && (no_color == nullptr || *no_color == 0) && term != nullptr &&
-           std::strcmp(term, "dumb") != 0;
+    const char* term = env_terminal();
+    return ::isatty(1) == 1 && !env_no_color() && term != nullptr && std::strcmp(term, "dumb") != 0;
   }();
   return on ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
 }

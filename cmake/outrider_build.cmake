@@ -45,6 +45,8 @@ function(outrider_test name)
   cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(test_${name} ${A_SOURCES})
   target_link_libraries(test_${name} PRIVATE ${A_DEPS} outrider_flags GTest::gtest GTest::gtest_main)
+  # Tests are compiled far more often than they are timed.
+  target_compile_options(test_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(test_${name} PRIVATE
     OUTRIDER_SOURCE_DIR="${CMAKE_SOURCE_DIR}" OUTRIDER_BUILD_DIR="${CMAKE_BINARY_DIR}")

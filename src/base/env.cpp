@@ -21,6 +21,18 @@ const char* env_plugin_path() {
   return read(kEnvPluginPath);
 }
 
+const char* env_columns() {
+  return read("COLUMNS");
+}
+
+const char* env_terminal() {
+  return read("TERM");
+}
+
+bool env_no_color() {
+  return read("NO_COLOR") != nullptr;
+}
+
 bool env_open_errors_to_stderr() {
   const char* value = read(kEnvOpenErrors);
   return value != nullptr && std::string_view(value) == "stderr";

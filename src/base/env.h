@@ -16,5 +16,9 @@ inline constexpr char kEnvOpenErrors[] = "OUTRIDER_OPEN_ERRORS";
 const char* env_log_level();
 const char* env_plugin_path();
 bool env_open_errors_to_stderr();
+// What a terminal program honours: COLUMNS and TERM as text or nullptr, NO_COLOR set to anything.
+const char* env_columns();
+const char* env_terminal();
+bool env_no_color();
 
 }  // namespace outrider

@@ -1,4 +1,6 @@
 // The shared object itself, and how open treats its arguments. ABI text 1 and 16.
+#include <dlfcn.h>
+
 #include <cstring>
 
 #include "host/conform_bench.h"
@@ -12,6 +14,7 @@ void loads(Bench& b, Verdict& v) {
   void* handle = nullptr;
   std::string why;
   b.load(b.path(), &handle, &why);
+  if (handle != nullptr) dlclose(handle);
   v.fail("%.600s: %.300s", b.path().c_str(), why.c_str());
 }
 

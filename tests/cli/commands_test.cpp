@@ -425,6 +425,19 @@ TEST(FC24, a_case_of_the_reference_policy_passes_and_a_tolerance_of_zero_names_t
   EXPECT_NE(bad.err.find(json.find("first_deviation")->text()), std::string::npos);
 }
 
+TEST(FC24, a_precision_set_for_a_case_without_configuration_is_used_and_checked) {
+  OUTRIDER_NEED_SHARED(folder, "golden/openpi-pi05-b");
+  const auto worst = [&](const char* setting) {
+    const Outcome outcome =
+        run({"parity", "-", folder, "--stage", "actions", "--set", setting, "--json"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return document(outcome).find("stages")->items().at(0).find("max_abs")->number();
+  };
+  EXPECT_GT(worst("precision=bf16"), 100 * worst("precision=f32"));
+  EXPECT_EQ(run({"parity", "-", folder, "--set", "precision=nonsense"}).status, 2);
+  EXPECT_EQ(run({"parity", "-", folder, "--set", "numerics=reference"}).status, 2);
+}
+
 TEST(FC24, a_case_that_compares_nothing_is_a_failure) {
   OUTRIDER_NEED_SHARED(folder, "golden/openpi-pi05-b");
   EXPECT_EQ(run({"parity", "-", folder, "--stage", "no_such_stage"}).status, 1);

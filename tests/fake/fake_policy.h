@@ -1,9 +1,10 @@
 // What the fake computes: a policy-shaped echo that follows a script.
 //
 // Ports: images IMAGE {n_views, h, w, 3}, prompt TEXT, state STATE {-1}, actions ACTION {steps,
-// dim}, echo TEXT (the prompt of the last run), pixels TENSOR U8 (its images as packed RGB), trace
-// TEXT (the executor refs run so far: "4 91 "). actions[i] = state[i mod n_state] + i + h / 1024,
-// where h is a 10-bit hash of prompt and pixels, so every value is exact and every input shows.
+// dim}, echo TEXT (the prompt of the last run), pixels TENSOR U8 (its images as packed RGB), and
+// with the key trace: trace TEXT (the executor refs run so far: "4 91 "). actions[i] = state[i mod
+// n_state] + i + h / 1024, where h is a 10-bit hash of prompt and pixels, so every value is exact
+// and every input shows.
 #pragma once
 #include <array>
 #include <atomic>

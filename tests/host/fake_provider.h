@@ -20,11 +20,11 @@ inline std::string fake_path() {
   return library_path("provider_fake.so");
 }
 
-// {"model_family":"fake", ...}: values that look like numbers go in as numbers, the rest as
-// strings.
+// {"model_family":"fake","trace":1, ...}: values that look like numbers go in as numbers, the rest
+// as strings.
 inline std::string fake_config(
     std::initializer_list<std::pair<const char*, std::string>> keys = {}) {
-  std::string json = "{\"model_family\":\"fake\"";
+  std::string json = "{\"model_family\":\"fake\",\"trace\":1";
   for (const auto& [name, value] : keys) {
     const bool number =
         !value.empty() && value.find_first_not_of("-0123456789") == std::string::npos;
