@@ -11,7 +11,7 @@
 namespace outrider {
 namespace {
 
-constexpr double kF32Tolerance = 2e-4, kBf16Tolerance = 3e-2;
+constexpr double kF32Tolerance = 2e-4, kBf16Tolerance = 3e-2, kInt8Tolerance = 0.2;
 
 Error bad_meta(const std::string& folder, const char* field) {
   return make_error(Code::kNotFound, "%s/meta.json: field %s is missing or of the wrong type",
@@ -355,7 +355,11 @@ Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision 
   run.value()->record_to(&taps);
   run_once(*run.value(), c, in.value());
 
-  if (tolerance <= 0) tolerance = precision == Precision::kF32 ? kF32Tolerance : kBf16Tolerance;
+  if (tolerance <= 0) {
+    tolerance = precision == Precision::kF32    ? kF32Tolerance
+                : precision == Precision::kBf16 ? kBf16Tolerance
+                                                : kInt8Tolerance;
+  }
   const Arrays arrays(io.value());
   Comparison comparison(c, in.value(), taps, arrays, tolerance);
   PiCaseReport report;

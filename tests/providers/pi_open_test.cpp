@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "outrider/ext/status.h"
 #include "outrider/host.h"
 #include "providers/pi_fixture.h"
 #include "support/shared_data.h"
@@ -189,19 +190,38 @@ TEST_F(Open, a_changed_byte_changes_the_identity) {
   EXPECT_NE(second->exp->fingerprint, before);
 }
 
-TEST_F(Open, precision_names_choose_different_maths) {
-  const Request request = make_request(pair_);
-  const PiProvider f32(replaced(good_, "}", R"(,"precision":"f32"})")),
-      bf16(replaced(good_, "}", R"(,"precision":"bf16"})"));
-  const auto a = run_request(f32, request), b = run_request(bf16, request);
-  EXPECT_NE(a, b);
+double cosine(const std::vector<float>& a, const std::vector<float>& b) {
   double dot = 0, aa = 0, bb = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     dot += double(a[i]) * b[i];
     aa += double(a[i]) * a[i];
     bb += double(b[i]) * b[i];
   }
-  EXPECT_GE(dot / std::sqrt(aa * bb), 0.999);
+  return dot / std::sqrt(aa * bb);
+}
+
+TEST_F(Open, precision_names_choose_different_maths) {
+  for (PiFamily family : {PiFamily::kPi0, PiFamily::kPi05}) {
+    const PiPair& pair = tiny_pair(family);
+    const auto run = [&](const std::string& precision, uint64_t seed) {
+      const PiProvider provider(
+          config_json({.pair = pair, .extra = R"("precision":")" + precision + "\""}));
+      const void* table = nullptr;
+      EXPECT_EQ(provider->query_extension(provider.get(), OUTRIDER_EXT_STATUS, 1, &table), 0);
+      const auto* status = static_cast<const outrider_status_v1*>(table);
+      const std::string text = status->describe(status->self);
+      EXPECT_NE(text.find("\"precision\":\"" + precision + "\""), std::string::npos) << text;
+      return run_request(provider, make_request(pair, 2, seed));
+    };
+    for (uint64_t seed : {1, 2, 3}) {
+      const auto f32 = run("f32", seed), bf16 = run("bf16", seed), int8 = run("int8", seed);
+      EXPECT_NE(f32, bf16);
+      EXPECT_NE(f32, int8);
+      EXPECT_NE(bf16, int8);
+      EXPECT_GE(cosine(f32, bf16), 0.9999) << seed;
+      EXPECT_GE(cosine(f32, int8), 0.999) << seed;
+    }
+  }
 }
 
 }  // namespace

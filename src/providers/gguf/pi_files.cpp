@@ -123,9 +123,7 @@ Result<Precision> resolve_precision(const PiOpenConfig& config, const PiFiles& f
     case PrecisionChoice::kBf16:
       return Precision::kBf16;
     case PrecisionChoice::kInt8:
-      return make_error(
-          Code::kUnsupported,
-          "config: precision is \"int8\", this build has \"f32\", \"bf16\" and \"stored\"");
+      return Precision::kInt8;
     case PrecisionChoice::kAuto:
       break;
   }

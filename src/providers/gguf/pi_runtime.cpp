@@ -43,6 +43,10 @@ Result<void> check_sizes(const PiOpenConfig& config, const PiConfig& file,
   return {};
 }
 
+const char* precision_name(Precision precision) {
+  return precision == Precision::kInt8 ? "int8" : precision == Precision::kBf16 ? "bf16" : "f32";
+}
+
 }  // namespace
 
 // ---- open ---------------------------------------------------------------------------------------
@@ -478,9 +482,8 @@ std::string PiRuntime::describe() const {
       "size\":%lld,"
       "\"resize\":\"%s\",\"max_prompt_bytes\":%zu,\"max_text_tokens\":%lld,\"packed_bytes\":%lld,"
       "\"state_bytes\":%lld,\"warmed_up\":true,\"reuse\":\"%s\",\"cache\":\"%s\"}",
-      pi_family_name(c.family), choice_name(config_.numerics),
-      options_.precision == Precision::kBf16 ? "bf16" : "f32", ops_->kernel_table(),
-      ops_->n_threads(), static_cast<long long>(c.n_denoise_steps),
+      pi_family_name(c.family), choice_name(config_.numerics), precision_name(options_.precision),
+      ops_->kernel_table(), ops_->n_threads(), static_cast<long long>(c.n_denoise_steps),
       static_cast<long long>(config_.noise_seed), options_.numerics.rope_bf16 ? "true" : "false",
       static_cast<long long>(c.vision.image_size),
       resizer_.empty()                                ? "none"
