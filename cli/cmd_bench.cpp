@@ -270,23 +270,10 @@ int finish(Context& context, Report report, const Measurement& m, const BenchOpt
   return kBad;
 }
 
-// The same request comes every tick. Work that is taken again is no measurement of that work, so
-// reuse is off unless somebody asked for it.
-Result<Resolved> resolve_for_bench(const std::string& path, Wish wish) {
-  auto resolved = resolve(path, wish);
-  if (!resolved || !wish.provider.empty()) return resolved;
-  const Setting* reuse = resolved.value().find("reuse");
-  if (reuse == nullptr || reuse->origin != kDefaultOrigin) return resolved;
-  wish.set.emplace_back("reuse", "off");
-  resolved = resolve(path, wish);
-  if (resolved) resolved.value().notes.push_back("reuse is off: every tick is computed whole");
-  return resolved;
-}
-
 int run(Context& context) {
   const Args& args = context.args;
   Wish wish = wish_of(args, kBench);
-  auto resolved = resolve_for_bench(args.positional(0), wish);
+  auto resolved = resolve(args.positional(0), wish);
   if (!resolved) return context.fail(resolved.error());
   if (args.given("--print-config")) {
     print_settings(resolved.value(), context.out);
@@ -327,8 +314,7 @@ const Command kBench = {
     "Measure ticks: percentiles, stages, and their share of what this machine can do.",
     "A tick is everything: inputs handed over, every stage, the output read. The first tick, the "
     "warm-up and the "
-    "tick after a pause are reported apart from the samples. Reuse across ticks is off unless the "
-    "configuration or --set says reuse. GFLOP counts matrix products that "
+    "tick after a pause are reported apart from the samples. GFLOP counts matrix products that "
     "must be done; a "
     "limit is what register-only loops and streaming reads reach on this machine now. Every output "
     "is compared "

@@ -39,7 +39,7 @@ constexpr ConfigKey kPi0Keys[] = {
     {"num_steps", "0", "0: as the file says", false},
     {"noise_seed", "41", "seed of the action noise", false},
     {"rope_bf16", "\"auto\"", "\"auto\", \"on\" or \"off\"", true},
-    {"reuse", "\"on\"", "\"on\" or \"off\": keep what unchanged inputs became", true},
+    {"reuse", "\"off\"", "\"on\" or \"off\": keep what unchanged inputs became", true},
     {"cache_dir", "\"\"", "folder for packed weights; empty: none", true},
     {"policy_dir", "\"\"", "checkpoint folder; empty: none", true},
 };

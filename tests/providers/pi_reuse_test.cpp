@@ -29,7 +29,7 @@ class Reuse : public testing::TestWithParam<Variant> {
   Reuse()
       : pair_(tiny_pair(GetParam().family, GetParam().dtype)), request_(make_request(pair_, 3)) {}
 
-  std::string config(const std::string& extra = "") const {
+  std::string config(const std::string& extra = R"(,"reuse":"on")") const {
     return config_json(
         {.pair = pair_,
          .n_views = 3,
@@ -189,12 +189,14 @@ TEST_P(Reuse, refused_inputs_and_split_runs_change_nothing) {
 
 TEST_P(Reuse, can_be_switched_off_and_is_no_part_of_the_identity) {
   const PiProvider on(config(R"(,"reuse":"on")")), off(config(R"(,"reuse":"off")")),
-      plain(config());
+      plain(config(""));
   ASSERT_TRUE(on.ok() && off.ok() && plain.ok());
   EXPECT_EQ(on->exp->fingerprint, off->exp->fingerprint);
   EXPECT_EQ(on->exp->fingerprint, plain->exp->fingerprint);
   expect_tick(off, {3, 0, 0}, "off");
   expect_tick(off, {3, 0, 0}, "off, again");
+  expect_tick(plain, {3, 0, 0}, "off is the default");
+  expect_tick(plain, {3, 0, 0}, "off is the default, again");
   EXPECT_EQ(PiProvider(config(R"(,"reuse":"auto")")).open_code(), FRT_ERR_INVALID);
 }
 
@@ -233,8 +235,11 @@ TEST_P(Reuse, random_walks_through_requests_give_the_bits_of_a_run_without_it) {
 
 TEST(ReuseAfterResize, compares_what_the_model_sees) {
   const PiPair& pair = tiny_pair(PiFamily::kPi05);
-  const PiProvider provider(
-      config_json({.pair = pair, .n_views = 1, .image_height = 48, .image_width = 80}));
+  const PiProvider provider(config_json({.pair = pair,
+                                         .n_views = 1,
+                                         .image_height = 48,
+                                         .image_width = 80,
+                                         .extra = R"("reuse":"on")"}));
   Request request;
   request.pictures = {noise_rgb(80, 48, 1)};
   request.views = {rgb_view(request.pictures[0], 80, 48)};
