@@ -35,7 +35,7 @@ std::string text_config(const char* family, const std::string& path = "mock",
 }
 
 ConformReport judge(const std::string& config, const ConformOptions& options = {}) {
-  return conform(library("provider_face_mock.so"), config, options);
+  return conform(library("test/provider_face_mock.so"), config, options);
 }
 
 ConformOptions strict() {
@@ -195,7 +195,7 @@ TEST(Conform, what_cannot_be_loaded_or_opened_fails_and_the_rest_is_skipped) {
 }
 
 TEST(Conform, a_library_that_shows_more_than_the_factory_is_found) {
-  const auto report = conform(library("provider_face_leaky.so"), pi0_config());
+  const auto report = conform(library("test/provider_face_leaky.so"), pi0_config());
   EXPECT_EQ(report.failed, 1) << failures(report);
   EXPECT_TRUE(failed(report, "library: exports nothing but the factory"));
 }
