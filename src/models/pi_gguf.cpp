@@ -121,6 +121,15 @@ Result<void> check_heads(const GgufFile& file, const GemmaConfig& config) {
   return {};
 }
 
+// A count below what the file holds would drop layers without a word.
+Result<void> check_no_more_layers(const GgufFile& file, const char* pattern, int64_t n_layers,
+                                  const std::string& key) {
+  const std::string name = at_layer(pattern, n_layers);
+  if (file.tensor(name) == nullptr) return {};
+  return make_error(Code::kNotFound, "%s: %s is %lld, but tensor %s is there", file.path().c_str(),
+                    key.c_str(), static_cast<long long>(n_layers), name.c_str());
+}
+
 Result<void> read_vision_sizes(const GgufFile& file, VisionConfig& v) {
   SizeReader size(file);
   v.image_size = size.required("clip.vision.image_size", 4096);
@@ -130,8 +139,23 @@ Result<void> read_vision_sizes(const GgufFile& file, VisionConfig& v) {
   v.n_layers = size.required("clip.vision.block_count", kMaxLayers);
   v.n_heads = size.required("clip.vision.attention.head_count", kMaxHeads);
   if (!size.ok()) return size.failure();
-  const auto gelu = file.boolean("clip.use_gelu");
-  v.use_gelu = gelu ? gelu.value() : true;
+  OUTRIDER_TRY(
+      check_no_more_layers(file, "v.blk.#.attn_q.weight", v.n_layers, "clip.vision.block_count"));
+  if (file.has("clip.use_gelu")) {
+    const auto gelu = file.boolean("clip.use_gelu");
+    if (!gelu) return gelu.error();
+    v.use_gelu = gelu.value();
+  }
+  if (file.has("clip.vision.attention.layer_norm_epsilon")) {
+    const auto eps = file.real("clip.vision.attention.layer_norm_epsilon");
+    if (!eps) return eps.error();
+    if (!(eps.value() > 0 && eps.value() < 1)) {
+      return make_error(Code::kNotFound,
+                        "%s: clip.vision.attention.layer_norm_epsilon is %g, allowed are numbers "
+                        "above 0 and below 1",
+                        file.path().c_str(), eps.value());
+    }
+  }
   if (v.image_size % v.patch_size != 0 || v.width % v.n_heads != 0) {
     return make_error(Code::kNotFound,
                       "%s: image_size %lld must be a multiple of patch_size %lld and "
@@ -154,6 +178,16 @@ Result<void> check_projector(const GgufFile& policy, const GgufFile& vision,
                       type.value().data());
   }
   const GgufTensor* projector = vision.tensor("mm.linear.weight");
+  if (vision.has("clip.vision.projection_dim") && projector != nullptr) {
+    const auto stated = vision.unsigned_integer("clip.vision.projection_dim");
+    if (!stated) return stated.error();
+    if (stated.value() != static_cast<uint64_t>(projector->ne[1])) {
+      return make_error(Code::kNotFound,
+                        "%s: clip.vision.projection_dim is %llu, but mm.linear.weight makes %lld",
+                        vision.path().c_str(), static_cast<unsigned long long>(stated.value()),
+                        static_cast<long long>(projector->ne[1]));
+    }
+  }
   if (projector != nullptr && projector->ne[1] != backbone_width) {
     return make_error(Code::kNotFound,
                       "%s projects to width %lld, but %s has embedding_length %lld: the two files "
@@ -224,6 +258,7 @@ Result<PiConfig> read_pi_policy_config(const GgufFile& policy) {
   b.n_kv_heads = size.optional(prefix + "attention.head_count_kv", b.n_heads, kMaxHeads);
   b.head_dim = size.optional(prefix + "attention.key_length",
                              std::max<int64_t>(1, b.width / b.n_heads), 4096);
+  const int64_t value_length = size.optional(prefix + "attention.value_length", b.head_dim, 4096);
   b.n_layers = blocks / 2;
   e = b;
   e.width = size.required(prefix + "embedding_length_ae", kMaxWidth);
@@ -232,12 +267,23 @@ Result<PiConfig> read_pi_policy_config(const GgufFile& policy) {
   config.action_steps = size.optional(prefix + "n_action_steps", 50, 4096);
   config.action_dim = size.optional(prefix + "max_action_dim", 32, 4096);
   if (!size.ok()) return size.failure();
+  if (value_length != b.head_dim) {
+    return make_error(Code::kNotFound,
+                      "%s: %sattention.value_length is %lld, key_length %lld: they must be equal",
+                      policy.path().c_str(), prefix.c_str(), static_cast<long long>(value_length),
+                      static_cast<long long>(b.head_dim));
+  }
+  OUTRIDER_TRY(check_no_more_layers(policy, "blk.#.attn_q.weight", blocks, prefix + "block_count"));
   if (blocks % 2 != 0) {
     return make_error(Code::kNotFound,
                       "%s: %sblock_count is %lld, wanted an even number (backbone and expert)",
                       policy.path().c_str(), prefix.c_str(), static_cast<long long>(blocks));
   }
-  if (const auto base = policy.real(prefix + "rope.freq_base")) config.rope_base = base.value();
+  if (policy.has(prefix + "rope.freq_base")) {
+    const auto base = policy.real(prefix + "rope.freq_base");
+    if (!base) return base.error();
+    config.rope_base = base.value();
+  }
   if (!(config.rope_base > 1) || !std::isfinite(config.rope_base)) {
     return make_error(Code::kNotFound, "%s: %srope.freq_base is %g, wanted above 1",
                       policy.path().c_str(), prefix.c_str(), config.rope_base);

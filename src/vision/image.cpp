@@ -143,8 +143,8 @@ bool looks_like_float_buffer(const ImageView& view) noexcept {
   const uint64_t stride = stride_of(view);
   for (const uint64_t factor : {4, 8}) {
     const bool size_fits = view.n_bytes % factor == 0 && view.n_bytes / factor == packed;
-    const bool rows_fit = stride == row_bytes(view) || stride == factor * row_bytes(view);
-    if (size_fits && rows_fit) return true;
+    // A wider stride explains the bytes: one of several cameras side by side in a larger frame.
+    if (size_fits && stride == row_bytes(view)) return true;
   }
   return false;
 }

@@ -28,9 +28,9 @@ struct ImageView {
 // No heap on success. `what` names the picture in the text, "images[1]" for instance.
 Result<void> check_image(const ImageView& view, const char* what);
 
-// True when the buffer is exactly 4 or 8 times what an 8-bit picture of this geometry takes, with
-// rows that lie packed or spread by the same factor: almost surely float or double values handed in
-// as bytes. A window into a larger frame (another stride) is not taken for one. Reads no pixel, so
+// True when the buffer is exactly 4 or 8 times what an 8-bit picture of this geometry takes and its
+// rows lie packed: almost surely float or double values handed in as bytes. A window into a larger
+// frame (a wider stride) is not taken for one. Reads no pixel, so
 // the answer does not change from picture to picture. The view must have passed check_image.
 bool looks_like_float_buffer(const ImageView& view) noexcept;
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "gguf/writer.h"
 #include "support/shared_data.h"
 
@@ -10,12 +12,14 @@ namespace outrider {
 namespace {
 
 struct PolicySpec {
+  std::function<void(GgufWriter&)> extra;
   std::string architecture = "pi0", name = "synthetic";
   std::vector<std::string> tensors = {"output_norm_dense.weight"};
   uint32_t width = 32, head_count = 4, kv_heads = 2, key_length = 8, block_count = 4;
 };
 
 struct VisionSpec {
+  std::function<void(GgufWriter&)> extra;
   std::string architecture = "clip", name = "x", projector = "pi0";
   bool use_gelu = true;
   uint32_t image_size = 28, patch_size = 14, width = 32, head_count = 2;
@@ -40,6 +44,7 @@ GgufFile write_policy(const test::TempDir& dir, const PolicySpec& spec) {
   writer.add_u32("pi0.embedding_length_ae", 16);
   writer.add_u32("pi0.intermediate_size_ae", 32);
   writer.add_bool("pi0.pi05", true);  // the public converter writes true for both families
+  if (spec.extra) spec.extra(writer);
   zero_tensor(writer, "token_embd.weight", {spec.width, 11});
   for (const std::string& name : spec.tensors) zero_tensor(writer, name, {4, 4});
   const std::string path = dir.file("policy.gguf");
@@ -61,6 +66,7 @@ GgufFile write_vision(const test::TempDir& dir, const VisionSpec& spec) {
   writer.add_u32("clip.vision.feed_forward_length", 48);
   writer.add_u32("clip.vision.block_count", 2);
   writer.add_u32("clip.vision.attention.head_count", spec.head_count);
+  if (spec.extra) spec.extra(writer);
   zero_tensor(writer, "mm.linear.weight", {spec.width, spec.projector_out});
   const std::string path = dir.file("vision.gguf");
   EXPECT_TRUE(writer.write(path.c_str()));
@@ -185,6 +191,37 @@ TEST(PiConfig, sizes_out_of_range_are_refused_by_key) {
   expect_refused(read_pi_config(write_policy(dir, {}), write_vision(dir, tower)), {"head_count 5"});
 }
 
+TEST(PiConfig, metadata_that_contradicts_the_tensors_is_refused_not_ignored) {
+  const test::TempDir dir;
+  const auto policy = [&](std::function<void(GgufWriter&)> extra) {
+    PolicySpec spec;
+    spec.extra = std::move(extra);
+    return read_pi_config(write_policy(dir, spec), write_vision(dir, {}));
+  };
+  const auto vision = [&](std::function<void(GgufWriter&)> extra) {
+    VisionSpec spec;
+    spec.extra = std::move(extra);
+    return read_pi_config(write_policy(dir, {}), write_vision(dir, spec));
+  };
+  expect_refused(policy([](GgufWriter& w) { w.add_string("pi0.rope.freq_base", "10000"); }),
+                 {"rope.freq_base"});
+  expect_refused(policy([](GgufWriter& w) { w.add_u32("pi0.attention.value_length", 16); }),
+                 {"value_length is 16", "key_length 8"});
+  expect_refused(policy([](GgufWriter& w) {
+                   zero_tensor(w, "blk.4.attn_q.weight", {4, 4});
+                 }),
+                 {"block_count is 4", "blk.4.attn_q.weight"});
+  expect_refused(vision([](GgufWriter& w) {
+                   zero_tensor(w, "v.blk.2.attn_q.weight", {4, 4});
+                 }),
+                 {"block_count is 2", "v.blk.2.attn_q.weight"});
+  expect_refused(vision([](GgufWriter& w) { w.add_u32("clip.vision.projection_dim", 65); }),
+                 {"projection_dim is 65", "32"});
+  expect_refused(
+      vision([](GgufWriter& w) { w.add_f32("clip.vision.attention.layer_norm_epsilon", -1); }),
+      {"layer_norm_epsilon is -1"});
+}
+
 TEST(FC04, a_norm_in_four_bits_is_refused_by_tensor_and_type) {
   const test::TempDir dir;
   GgufWriter writer;
@@ -200,7 +237,8 @@ TEST(FC04, a_norm_in_four_bits_is_refused_by_tensor_and_type) {
   EXPECT_TRUE(reader.values("blk.0.attn_norm.weight", 32).empty());
   EXPECT_EQ(reader.failure().code, Code::kUnsupported);
   for (const char* word : {"norm.gguf", "blk.0.attn_norm.weight", "Q4_0", "F32 F16 BF16"}) {
-    EXPECT_NE(reader.failure().message().find(word), std::string_view::npos) << reader.failure().text;
+    EXPECT_NE(reader.failure().message().find(word), std::string_view::npos)
+        << reader.failure().text;
   }
 }
 

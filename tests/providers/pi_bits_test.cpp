@@ -69,7 +69,8 @@ TEST_P(SameBits, FC26_for_whole_and_split_execution) {
 }
 
 TEST_P(SameBits, FC26_on_the_first_and_on_the_thousandth_tick) {
-  const PiProvider provider(config(R"(,"reuse":"off")"));  // or a thousand ticks would be one
+  const PiProvider provider(
+      config(R"(,"reuse":"off","n_threads":1)"));  // or a thousand ticks would be one
   const auto first = run_request(provider, request_);
   const int n_ticks = GetParam().dtype == DType::kF32 ? 1000 : 50;
   std::vector<float> actions;

@@ -206,6 +206,18 @@ TEST_P(PiFace, get_output_checks_arguments_then_size_then_readiness) {
   EXPECT_EQ(written, needed);
 }
 
+TEST_P(PiFace, FC31_a_null_self_is_a_code_not_a_crash) {
+  const auto& verbs = provider_->verbs;
+  uint64_t written = 0;
+  char byte = 0;
+  EXPECT_EQ(verbs.set_input(nullptr, 0, &byte, 1, -1), FRT_ERR_INVALID);
+  EXPECT_EQ(verbs.get_output(nullptr, 3, &byte, 1, &written, -1), FRT_ERR_INVALID);
+  EXPECT_EQ(verbs.step(nullptr), FRT_ERR_INVALID);
+  EXPECT_LT(verbs.prepare(nullptr, 0, 0), 0);
+  EXPECT_NE(verbs.last_error(nullptr), nullptr);
+  EXPECT_EQ(provider_.plan()->run_opaque(nullptr, 4), FRT_ERR_INVALID);
+}
+
 TEST_P(PiFace, refusals_are_counted_and_runs_too) {
   stage_all(provider_, request_);
   ASSERT_EQ(provider_.step(), 0);

@@ -84,7 +84,7 @@ int64_t anonymous_kb() {
 
 TEST_P(HotPath, FC32_memory_is_flat_over_two_thousand_requests) {
   const PiPair& pair = tiny_pair(GetParam());
-  const PiProvider provider(config_json({.pair = pair}));
+  const PiProvider provider(config_json({.pair = pair, .extra = R"("n_threads":1)"}));
   const Request request = make_request(pair);
   std::vector<float> actions;
   int64_t after_warm_up = 0;

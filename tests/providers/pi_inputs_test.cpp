@@ -354,6 +354,14 @@ TEST(States, FC21_lengths_that_are_no_whole_floats_are_refused) {
   EXPECT_EQ(provider.set(2, nullptr, 4), FRT_ERR_INVALID);
 }
 
+TEST(States, FC21_a_length_beyond_any_robot_is_refused_before_it_is_read) {
+  const PiProvider provider(config_json({.pair = tiny_pair(PiFamily::kPi0)}));
+  const std::vector<float> few(16, 0.0f);  // far shorter than the claimed bytes
+  for (const uint64_t bytes : {uint64_t{65537} * 4, uint64_t{1} << 40, UINT64_MAX - 3}) {
+    EXPECT_EQ(provider.set(2, few.data(), bytes), FRT_ERR_SHAPE) << bytes;
+  }
+}
+
 TEST(States, FC22_nan_and_infinity_are_refused_by_index_and_denormals_run) {
   for (const PiFamily family : {PiFamily::kPi0, PiFamily::kPi05}) {
     const PiPair& pair = tiny_pair(family);

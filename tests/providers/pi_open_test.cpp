@@ -158,6 +158,17 @@ TEST_F(Open, FC03_exchanged_and_foreign_files_are_refused) {
                  "belong together");
 }
 
+TEST_F(Open, FC30_more_threads_than_cpus_are_cut_and_the_status_says_so) {
+  const PiProvider provider(config_json({.pair = pair_, .extra = R"("n_threads":999)"}));
+  ASSERT_TRUE(provider.ok());
+  const void* table = nullptr;
+  ASSERT_EQ(provider->query_extension(provider.get(), OUTRIDER_EXT_STATUS, 1, &table), 0);
+  const auto* status = static_cast<const outrider_status_v1*>(table);
+  const std::string text = status->describe(status->self);
+  EXPECT_NE(text.find("999 threads wanted"), std::string::npos) << text;
+  EXPECT_EQ(text.find("\"threads\":999"), std::string::npos) << text;
+}
+
 TEST_F(Open, null_arguments_are_refused_and_out_is_cleared) {
   void* library = dlopen(provider_path().c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr);

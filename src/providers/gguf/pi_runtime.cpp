@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/cpu_budget.h"
 #include "base/rng.h"
 #include "kernels/cpu_ops.h"
 #include "outrider/frt_v1.h"
@@ -24,6 +25,35 @@ PiNumerics choose_numerics(const PiOpenConfig& config, PiFamily family) {
   if (config.rope_bf16 != SwitchChoice::kAuto)
     numerics.rope_bf16 = config.rope_bf16 == SwitchChoice::kOn;
   return numerics;
+}
+
+struct Threads {
+  int n = 1;
+  std::string note;
+};
+
+// Threads beyond the CPUs of this process only wait for each other: a wish above them is cut, which
+// changes no bit of a result, and the note says so.
+Threads choose_useful_threads(int64_t wanted) {
+  const CpuBudget budget = cpu_budget();
+  const ThreadChoice choice = choose_threads(wanted, budget);
+  uint32_t most = std::max(budget.n_allowed_cpus, 1u);
+  if (budget.quota_cpus > 0)
+    most = std::min(most, static_cast<uint32_t>(std::ceil(budget.quota_cpus)));
+  if (choice.n_threads <= most) {
+    return {static_cast<int>(choice.n_threads),
+            choice.warning.empty() ? budget.reason : choice.warning};
+  }
+  return {static_cast<int>(most), "warning: " + std::to_string(choice.n_threads) +
+                                      " threads wanted, " + std::to_string(most) +
+                                      " used: " + budget.reason};
+}
+
+// For text inside a JSON string of ours.
+std::string plain(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '"' || c == '\\' || c < ' '; }, '.');
+  return text;
 }
 
 Result<void> check_sizes(const PiOpenConfig& config, const PiConfig& file,
@@ -69,7 +99,9 @@ Result<std::unique_ptr<PiRuntime>> PiRuntime::open(const PiOpenConfig& config) {
 }
 
 Result<void> PiRuntime::prepare() {
-  auto ops = make_cpu_ops({.n_threads = static_cast<int>(std::max<int64_t>(config_.n_threads, 0))});
+  const Threads threads = choose_useful_threads(config_.n_threads);
+  threads_note_ = threads.note;
+  auto ops = make_cpu_ops({.n_threads = threads.n});
   if (!ops) return ops.error();
   ops_ = std::move(ops.value());
   const int64_t prefix = PiRun::max_prefix(pi_config_, config_.n_views, kMaxTextTokens);
@@ -248,6 +280,11 @@ Code PiRuntime::stage_state(const void* data, uint64_t bytes) noexcept {
                 static_cast<unsigned long long>(bytes), data == nullptr ? " at NULL" : "");
   }
   const uint64_t n = bytes / sizeof(float);
+  if (n > kMaxStateValues) {
+    return fail(Code::kShape, "state: %llu values, at most %llu are taken",
+                static_cast<unsigned long long>(n),
+                static_cast<unsigned long long>(kMaxStateValues));
+  }
   for (uint64_t i = 0; i < n; ++i) {
     float value;
     std::memcpy(&value, static_cast<const std::byte*>(data) + i * sizeof value, sizeof value);
@@ -472,20 +509,20 @@ void PiRuntime::tap_inputs(size_t n_ids) {
 }
 
 std::string PiRuntime::describe() const {
-  char text[1024];
+  char text[2048];
   const PiConfig& c = pi_config_;
   std::snprintf(
       text, sizeof text,
       "{\"family\":\"%s\",\"numerics\":\"%s\",\"precision\":\"%s\",\"kernel_table\":\"%s\","
-      "\"threads\":%d,"
+      "\"threads\":%d,\"threads_note\":\"%s\","
       "\"num_steps\":%lld,\"noise_seed\":%lld,\"rope_bf16\":%s,\"units\":\"normalised\",\"image_"
       "size\":%lld,"
       "\"resize\":\"%s\",\"max_prompt_bytes\":%zu,\"max_text_tokens\":%lld,\"packed_bytes\":%lld,"
       "\"state_bytes\":%lld,\"warmed_up\":true,\"reuse\":\"%s\",\"cache\":\"%s\"}",
       pi_family_name(c.family), choice_name(config_.numerics), precision_name(options_.precision),
-      ops_->kernel_table(), ops_->n_threads(), static_cast<long long>(c.n_denoise_steps),
-      static_cast<long long>(config_.noise_seed), options_.numerics.rope_bf16 ? "true" : "false",
-      static_cast<long long>(c.vision.image_size),
+      ops_->kernel_table(), ops_->n_threads(), plain(threads_note_).c_str(),
+      static_cast<long long>(c.n_denoise_steps), static_cast<long long>(config_.noise_seed),
+      options_.numerics.rope_bf16 ? "true" : "false", static_cast<long long>(c.vision.image_size),
       resizer_.empty()                                ? "none"
       : config_.numerics == NumericsChoice::kJetsonPi ? "jetson-pi"
                                                       : "pil",

@@ -26,6 +26,9 @@ class PiRuntime {
   // What the prompt port takes, and how many text ids the prefix has room for.
   static constexpr size_t kMaxPromptBytes = 16384;
   static constexpr int64_t kMaxTextTokens = 1024;
+  // More values than any robot has: set_input reads no further. What the model takes is checked by
+  // the run.
+  static constexpr uint64_t kMaxStateValues = 65536;
   // PI0.5 writes at most this many state values into the prompt.
   static constexpr int64_t kMaxTextState = 8;
 
@@ -95,6 +98,7 @@ class PiRuntime {
   bool taps_on_ = false;
   TapRecorder taps_;
   Counters counters_;
+  std::string threads_note_;  // how many threads and why
   char error_[Error::kTextBytes] = {};
 };
 

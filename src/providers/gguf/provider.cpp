@@ -26,20 +26,23 @@ PiRuntime& runtime_of(void* self) {
 // ---- verbs --------------------------------------------------------------------------------------
 
 int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
-  return to_abi(runtime_of(self).set_input(port, data, bytes));
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).set_input(port, data, bytes));
 }
 int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
+  if (self == nullptr) return FRT_ERR_INVALID;
   return to_abi(runtime_of(self).get_output(port, out, capacity, written));
 }
-int prepare(void* self, uint32_t, uint64_t) { return to_abi(runtime_of(self).prepare_graph()); }
+int prepare(void* self, uint32_t, uint64_t) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).prepare_graph());
+}
 int step(void* self) {
-  return to_abi(runtime_of(self).step());
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).step());
 }
 int run_opaque(void* self, uint32_t executor_ref) {
-  return to_abi(runtime_of(self).run_stage(executor_ref));
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).run_stage(executor_ref));
 }
 const char* last_error(void* self) {
-  return runtime_of(self).last_error();
+  return self == nullptr ? "self is NULL" : runtime_of(self).last_error();
 }
 void release_owner(void* owner) {
   delete static_cast<Published*>(owner);
