@@ -7,6 +7,7 @@
 // the thread count, OUTRIDER_TABLE the kernel table. OUTRIDER_CPU_TIME=1 counts the processor time
 // of the process instead of the wall's: for one thread on a machine that has other work.
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -75,8 +76,11 @@ const Limits& roof() {
 }
 
 float* aligned(size_t n_floats) {
-  auto* data = static_cast<float*>(std::aligned_alloc(4096, (n_floats * 4 + 4095) / 4096 * 4096));
+  constexpr size_t kHugePage = 2 << 20;
+  const size_t n_bytes = (n_floats * 4 + kHugePage - 1) / kHugePage * kHugePage;
+  auto* data = static_cast<float*>(std::aligned_alloc(kHugePage, n_bytes));
   if (data == nullptr) std::exit(2);
+  madvise(data, n_bytes, MADV_HUGEPAGE);
   return data;
 }
 
