@@ -1,6 +1,7 @@
 #include "host/conform_bench.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cinttypes>
 #include <cstdarg>
@@ -80,7 +81,7 @@ void Instance::release() {
   const auto* r = std::exchange(runtime_, nullptr);
   plan_ = nullptr;
   if (r != nullptr && r->release != nullptr)
-    bench_->foreign([&] { return r->release(r->owner), 0; });
+    bench_->foreign(ProviderCall::kRetainRelease, [&] { return r->release(r->owner), 0; });
 }
 
 std::span<const frt_generic_stage_desc_v1> Instance::stages() const {
@@ -102,23 +103,26 @@ std::optional<uint32_t> Instance::stage(std::string_view name) const {
 
 int Instance::set(uint32_t port, const void* data, uint64_t bytes) {
   if (runtime_->verbs.set_input == nullptr) return FRT_ERR_UNSUPPORTED;
-  return bench_->foreign(
-      [&] { return runtime_->verbs.set_input(runtime_->self, port, data, bytes, -1); });
+  return bench_->foreign(ProviderCall::kSetInput, [&] {
+    return runtime_->verbs.set_input(runtime_->self, port, data, bytes, -1);
+  });
 }
 
 int Instance::get(uint32_t port, void* out, uint64_t capacity, uint64_t* written) {
   if (runtime_->verbs.get_output == nullptr) return FRT_ERR_UNSUPPORTED;
-  return bench_->foreign(
-      [&] { return runtime_->verbs.get_output(runtime_->self, port, out, capacity, written, -1); });
+  return bench_->foreign(ProviderCall::kGetOutput, [&] {
+    return runtime_->verbs.get_output(runtime_->self, port, out, capacity, written, -1);
+  });
 }
 
 int Instance::run_ref(uint32_t executor_ref) {
-  return bench_->foreign([&] { return plan_->run_opaque(plan_->stage_self, executor_ref); });
+  return bench_->foreign(ProviderCall::kRunStage,
+                         [&] { return plan_->run_opaque(plan_->stage_self, executor_ref); });
 }
 
 int Instance::step() {
   if (!has_step()) return FRT_ERR_UNSUPPORTED;
-  return bench_->foreign([&] { return runtime_->verbs.step(runtime_->self); });
+  return bench_->foreign(ProviderCall::kStep, [&] { return runtime_->verbs.step(runtime_->self); });
 }
 
 int Instance::tick() {
@@ -129,18 +133,21 @@ int Instance::tick() {
 }
 
 int Instance::query(uint64_t id, uint32_t min_version, const void** out) {
-  return bench_->foreign([&] { return runtime_->query_extension(runtime_, id, min_version, out); });
+  return bench_->foreign(ProviderCall::kQueryExtension,
+                         [&] { return runtime_->query_extension(runtime_, id, min_version, out); });
 }
 
 int Instance::prepare(uint32_t graph, uint64_t key) {
   if (runtime_->verbs.prepare == nullptr) return FRT_ERR_UNSUPPORTED;
-  return bench_->foreign([&] { return runtime_->verbs.prepare(runtime_->self, graph, key); });
+  return bench_->foreign(ProviderCall::kPrepare,
+                         [&] { return runtime_->verbs.prepare(runtime_->self, graph, key); });
 }
 
 const char* Instance::raw_error() {
   const char* text = nullptr;
   if (runtime_->verbs.last_error != nullptr)
-    bench_->foreign([&] { return text = runtime_->verbs.last_error(runtime_->self), 0; });
+    bench_->foreign(ProviderCall::kLastError,
+                    [&] { return text = runtime_->verbs.last_error(runtime_->self), 0; });
   return text;
 }
 
@@ -169,6 +176,7 @@ Output Instance::read(uint32_t port) {
   uint64_t written = 0;
   out.code = get(port, out.bytes.data(), needed, &written);
   out.bytes.resize(out.code == 0 && written <= needed ? written : 0);
+  bench_->note_nonfinite(port, ports()[port], out);
   return out;
 }
 
@@ -191,8 +199,59 @@ Bench::Bench(std::string path, std::string config, const ConformOptions& options
 }
 
 Bench::~Bench() {
+  close();
+}
+
+void Bench::close() {
   main.reset();
-  if (handle_ != nullptr) dlclose(handle_);
+  sound = false;
+  open_fn_ = nullptr;
+  unload(std::exchange(handle_, nullptr));
+}
+
+void Bench::unload(void* handle) {
+  if (handle == nullptr) return;
+  tell(ProviderCall::kLoad);
+  dlclose(handle);
+  tell(ProviderCall::kNone);
+}
+
+namespace {
+
+// Index of the first value that is not finite. Other types than floats have none.
+std::optional<size_t> first_nonfinite(uint32_t dtype, const std::vector<std::byte>& bytes) {
+  // All exponent bits set: infinite or no number.
+  struct Row {
+    uint32_t dtype;
+    size_t value_bytes;
+    uint32_t exponent;
+  };
+  constexpr Row kRows[] = {
+      {FRT_DTYPE_F32, 4, 0x7f800000}, {FRT_DTYPE_F16, 2, 0x7c00}, {FRT_DTYPE_BF16, 2, 0x7f80}};
+  for (const Row& row : kRows) {
+    if (row.dtype != dtype) continue;
+    for (size_t i = 0; (i + 1) * row.value_bytes <= bytes.size(); ++i) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, bytes.data() + i * row.value_bytes, row.value_bytes);
+      if ((bits & row.exponent) == row.exponent) return i;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void Bench::note_nonfinite(uint32_t index, const frt_runtime_port_desc& port, const Output& out) {
+  if (port.modality != FRT_MODALITY_ACTION || out.code != 0 || !nonfinite_.empty()) return;
+  if (const auto at = first_nonfinite(port.dtype, out.bytes))
+    nonfinite_ = "port " + std::to_string(index) + " (" + port.name + "): value " +
+                 std::to_string(*at) + " is not finite after a tick with finite inputs";
+}
+
+void Bench::look_at_stdout(const char* check_name) {
+  if (options_.stdout_fd < 0 || !stdout_writer_.empty()) return;
+  std::fflush(stdout);
+  if (::lseek(options_.stdout_fd, 0, SEEK_CUR) > 0) stdout_writer_ = check_name;
 }
 
 std::string Bench::text_key(const char* key) const {
@@ -225,7 +284,9 @@ bool Bench::may_vary() const {
 }
 
 frt_model_runtime_open_v1_fn Bench::load(const std::string& path, void** handle, std::string* why) {
+  tell(ProviderCall::kLoad);
   *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  tell(ProviderCall::kNone);
   if (*handle == nullptr) {
     const char* words = dlerror();
     *why = words == nullptr ? "unknown loader error" : words;
@@ -243,7 +304,7 @@ Bench::Opened Bench::try_open(const char* config, frt_model_runtime_open_v1_fn f
   publish_reason_sink();
   clear_open_reason();
   Opened opened;
-  opened.code = foreign([&] { return fn(config, &out); });
+  opened.code = foreign(ProviderCall::kOpen, [&] { return fn(config, &out); });
   opened.touched = out != &dirt;
   opened.runtime = opened.touched ? out : nullptr;
   return opened;

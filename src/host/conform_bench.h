@@ -121,6 +121,7 @@ class Bench {
 
   // Loads a library; nullptr with the loader's words in *why.
   frt_model_runtime_open_v1_fn load(const std::string& path, void** handle, std::string* why);
+  void unload(void* handle);
   frt_model_runtime_open_v1_fn open_fn() const { return open_fn_; }
   // Calls open with a non-NULL *out before; returns the code and what *out became. A runtime that
   // came out against expectation is released by the caller.
@@ -146,19 +147,37 @@ class Bench {
   // stage_all and one good tick.
   bool run_tick(Instance& in, Verdict& v, int variant = 0);
 
-  // fn's code, or kThrew.
+  // fn's code, or kThrew. Whoever watches from outside is told of the call.
   template <class Fn>
-  int foreign(Fn&& fn) noexcept {
+  int foreign(ProviderCall call, Fn&& fn) noexcept {
+    tell(call);
+    int code = kThrew;
     try {
-      return fn();
+      code = fn();
     } catch (...) {
       threw_ = true;
-      return kThrew;
     }
+    tell(ProviderCall::kNone);
+    return code;
   }
   bool take_threw() { return std::exchange(threw_, false); }
 
+  // Values that are not finite in an ACTION output, whichever check reads it: a robot would get
+  // them. `take_nonfinite` gives the first such finding since the last call, or "".
+  void note_nonfinite(uint32_t index, const frt_runtime_port_desc& port, const Output& out);
+  std::string take_nonfinite() { return std::exchange(nonfinite_, {}); }
+
+  // Remembers the first check during which standard output grew.
+  void look_at_stdout(const char* check_name);
+  const std::string& wrote_to_stdout() const { return stdout_writer_; }
+
+  // Ends the shared instance and lets the library go. Nothing but kNothing checks may follow.
+  void close();
+
  private:
+  void tell(ProviderCall call) noexcept {
+    if (options_.on_call) options_.on_call(call);
+  }
   std::optional<Payload> images(const frt_runtime_port_desc& port, int variant) const;
 
   std::string path_, config_, family_;
@@ -166,8 +185,8 @@ class Bench {
   std::optional<Json> json_;
   frt_model_runtime_open_v1_fn open_fn_ = nullptr;
   void* handle_ = nullptr;
-  friend struct LibraryChecks;
   bool threw_ = false;
+  std::string nonfinite_, stdout_writer_;
 };
 
 struct Check {
@@ -186,6 +205,7 @@ std::span<const Check> image_checks();
 std::span<const Check> policy_checks();
 std::span<const Check> text_checks();
 std::span<const Check> lifetime_checks();
+std::span<const Check> process_checks();
 
 uint64_t dtype_bytes(uint32_t dtype);  // 0 for an unknown one
 // Product of a shape without variable dimensions times the element size; nullopt when variable,

@@ -14,7 +14,7 @@ void loads(Bench& b, Verdict& v) {
   void* handle = nullptr;
   std::string why;
   b.load(b.path(), &handle, &why);
-  if (handle != nullptr) dlclose(handle);
+  b.unload(handle);
   v.fail("%.600s: %.300s", b.path().c_str(), why.c_str());
 }
 
@@ -63,7 +63,8 @@ void run_path(Bench& b, Verdict& v) {
 }
 
 void open_refuses_null_out(Bench& b, Verdict& v) {
-  const int code = b.foreign([&] { return b.open_fn()(b.config().c_str(), nullptr); });
+  const int code =
+      b.foreign(ProviderCall::kOpen, [&] { return b.open_fn()(b.config().c_str(), nullptr); });
   if (code != FRT_ERR_INVALID) v.fail("open(config, NULL) answered %d, must be -1", code);
 }
 

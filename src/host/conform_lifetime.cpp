@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 void references_count(Bench& b, Verdict& v) {
   const auto* r = b.main->get();
-  b.foreign([&] {
+  b.foreign(ProviderCall::kRetainRelease, [&] {
     for (int i = 0; i < 3; ++i) r->retain(r->owner);
     for (int i = 0; i < 3; ++i) r->release(r->owner);
     r->exp->retain(r->exp->owner);
@@ -73,7 +73,7 @@ void two_copies_and_an_end(Bench& b, Verdict& v) {
         b.main->read_all() != second->read_all())
       v.fail("two copies of the library give different outputs");
   }
-  if (handle != nullptr) dlclose(handle);
+  b.unload(handle);
   if (is_loaded(copy.path()))
     v.fail(
         "the library stays in the process after the last release and dlclose: look for "

@@ -30,8 +30,14 @@ void adoptable(Bench& b, Verdict& v) {
 
 void verbs_not_null(Bench& b, Verdict& v) {
   const auto& verbs = b.main->get()->verbs;
-  if (!verbs.set_input || !verbs.get_output || !verbs.prepare || !verbs.step || !verbs.last_error)
-    v.advise("a verb is NULL; a host must cope, but a stub that answers -3 is safer");
+  const std::pair<const char*, bool> rows[] = {{"set_input", verbs.set_input != nullptr},
+                                               {"get_output", verbs.get_output != nullptr},
+                                               {"prepare", verbs.prepare != nullptr},
+                                               {"step", verbs.step != nullptr},
+                                               {"last_error", verbs.last_error != nullptr}};
+  for (const auto& [name, is_set] : rows)
+    if (!is_set)
+      v.advise("verbs.%s is NULL; a host must cope, but a stub that answers -3 is safer", name);
 }
 
 void port_values(Bench& b, Verdict& v) {
@@ -176,7 +182,8 @@ void query_rules(Bench& b, Verdict& v) {
   expect("a version that does not exist", FRT_EXT_GENERIC_STAGE_PLAN_V1, UINT32_MAX,
          FRT_ERR_UNSUPPORTED);
   const void* out = &v;
-  int code = b.foreign([&] { return r->query_extension(nullptr, 1, 1, &out); });
+  int code = b.foreign(ProviderCall::kQueryExtension,
+                       [&] { return r->query_extension(nullptr, 1, 1, &out); });
   if (code != FRT_ERR_INVALID || out != nullptr)
     v.fail("query_extension: a NULL runtime answered %d%s", code,
            out ? " and did not clear *out" : "");

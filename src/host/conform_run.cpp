@@ -107,6 +107,22 @@ void rooms(Bench& b, Verdict& v) {
   }
 }
 
+// Bench::note_nonfinite judges what is read, here and in every other check.
+void actions_are_finite(Bench& b, Verdict& v) {
+  bool any = false;
+  for (const int variant : {0, 1, 2}) {
+    if (!b.run_tick(*b.main, v, variant)) return;
+    for (uint32_t i = 0; i < b.main->ports().size(); ++i) {
+      const auto& p = b.main->ports()[i];
+      if (p.modality != FRT_MODALITY_ACTION || !b.judges(p)) continue;
+      any = true;
+      if (const int code = b.main->read(i).code; code != 0)
+        v.fail("port %u (%s): get_output after a good tick answered %d", i, p.name, code);
+    }
+  }
+  if (!any) v.skip("no ACTION output");
+}
+
 void reading_twice(Bench& b, Verdict& v) {
   if (!b.run_tick(*b.main, v)) return;
   const auto first = b.main->read_all();
@@ -260,6 +276,7 @@ constexpr Check kChecks[] = {
     {"tick: runs with every input staged", Check::kSound, a_tick_runs},
     {"outputs: sizes are those of the shapes", Check::kSound, sizes_match_shapes},
     {"outputs: too little room is -5 with the size needed", Check::kSound, rooms},
+    {"outputs: actions are finite", Check::kSound, actions_are_finite},
     {"outputs: reading does not use them up", Check::kSound, reading_twice},
     {"repeat: the same inputs give the same bytes", Check::kSound, same_inputs_same_bytes},
     {"repeat: inputs stay staged", Check::kSound, inputs_stay_staged},

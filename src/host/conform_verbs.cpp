@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "host/conform_bench.h"
 
 namespace outrider::host::conformance {
@@ -17,6 +18,26 @@ void expect_text(Bench& b, Verdict& v, const char* what) {
     v.fail("last_error is empty after %s", what);
 }
 
+// Longer texts are taken for ones that never end.
+constexpr size_t kMaxErrorBytes = 16384;
+
+// A host logs the text and shows it to people: it must end, be UTF-8 and hold no control bytes.
+void judge_text(Instance& in, Verdict& v, const char* what) {
+  const char* text = in.raw_error();
+  if (text == nullptr) return v.fail("last_error is NULL %s", what);
+  const std::string_view line(text, strnlen(text, kMaxErrorBytes + 1));
+  if (line.size() > kMaxErrorBytes)
+    return v.fail("last_error does not end within %zu bytes %s", kMaxErrorBytes, what);
+  if (!utf8_valid(line)) v.fail("last_error is no UTF-8 %s: %.200s", what, text);
+  for (const char c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte == '\n' || byte == '\t')
+      v.advise("last_error holds byte 0x%02x %s; one line suits a log", byte, what);
+    else if (byte < 0x20 || byte == 0x7f)
+      return v.fail("last_error holds the control byte 0x%02x %s: %.200s", byte, what, text);
+  }
+}
+
 bool is_out(const frt_runtime_port_desc& p) {
   return p.direction == FRT_PORT_OUT && p.update == FRT_UPDATE_STAGED;
 }
@@ -26,7 +47,31 @@ void last_error_before_any_call(Bench& b, Verdict& v) {
   if (b.main->raw_error() == nullptr) v.fail("last_error is NULL on a fresh instance");
 }
 
+// Every kind of failure, and the fresh instance: none may leave a text that hurts its reader.
+void last_error_is_readable(Bench& b, Verdict& v) {
+  if (b.main->get()->verbs.last_error == nullptr) return v.skip("verbs.last_error is NULL");
+  judge_text(*b.main, v, "before any failure");
+  unsigned char room[64];
+  uint64_t written = 0;
+  b.main->set(UINT32_MAX, room, 0);
+  judge_text(*b.main, v, "after set_input of an unknown port");
+  b.main->get(UINT32_MAX, room, sizeof room, &written);
+  judge_text(*b.main, v, "after get_output of an unknown port");
+  for (uint32_t i = 0; i < b.main->ports().size(); ++i) {
+    const auto& p = b.main->ports()[i];
+    if (p.update != FRT_UPDATE_STAGED) continue;
+    if (p.direction == FRT_PORT_OUT)
+      b.main->get(i, room, 0, nullptr);
+    else
+      b.main->set(i, "\xff\x01\n", 3);  // a provider that quotes what it refuses must clean it
+    judge_text(*b.main, v, "after a refused call on a port");
+  }
+  if (b.main->plan() != nullptr) b.main->run_ref(0x7eadbeef);
+  judge_text(*b.main, v, "after an unknown executor reference");
+}
+
 void prepare_unsupported(Bench& b, Verdict& v) {
+  if (b.main->get()->verbs.prepare == nullptr) return v.skip("verbs.prepare is NULL");
   for (const uint32_t graph : {0u, 1u, UINT32_MAX})
     if (const int code = b.main->prepare(graph, graph); code != FRT_ERR_UNSUPPORTED)
       v.fail("prepare(%u) answered %d; a provider has no graph variants: -3", graph, code);
@@ -118,6 +163,10 @@ void required_inputs_are_demanded(Bench& b, Verdict& v) {
     any = true;
     const int code = fresh->tick();
     const std::string error = fresh->error();
+    if (code < 0 && fresh->get()->verbs.last_error != nullptr) {
+      if (error.empty()) v.fail("last_error is empty after a tick without %s", p.name);
+      judge_text(*fresh, v, "after a tick without a required input");
+    }
     if (code >= 0) {
       v.fail("a tick answered %d while the required port %u (%s) was never staged", code, i,
              p.name);
@@ -156,6 +205,8 @@ void stages_keep_their_order(Bench& b, Verdict& v) {
 
 constexpr Check kChecks[] = {
     {"verbs: last_error is never NULL", Check::kSound, last_error_before_any_call},
+    {"verbs: last_error ends, is UTF-8 and holds no control bytes", Check::kSound,
+     last_error_is_readable},
     {"verbs: prepare answers -3", Check::kSound, prepare_unsupported},
     {"get_output: written NULL is -1", Check::kSound, written_is_needed},
     {"get_output: inputs and unknown ports are refused", Check::kSound,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -90,6 +91,8 @@ const char* FakePolicy::last_error() const {
 
 int FakePolicy::set_input(uint32_t port, const void* data, uint64_t bytes) {
   ready_ = context_pending_ = false;
+  if (config_.input_sleep_ms > 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(config_.input_sleep_ms));
   if (port > kState) return ++counters_[1], fail(FRT_ERR_INVALID, "port %u is no input", port);
   has_[port] = false;
   int code = FRT_OK;
@@ -216,9 +219,13 @@ void FakePolicy::misbehave() {
     const ssize_t ignored = write(null_fd_, "w", 1);
     (void)ignored;
   }
+  for (int64_t i = 0; i < config_.print_in_tick; ++i) std::puts("the fake prints in a tick");
+  if (tick_ == config_.crash_at) std::raise(SIGSEGV);
+  if (tick_ == config_.exit_at) _exit(0);
   if (config_.leak_bytes > 0) {
-    void* volatile lost = std::malloc(static_cast<size_t>(config_.leak_bytes));
-    std::memset(lost, 1, static_cast<size_t>(config_.leak_bytes));
+    auto* volatile lost =
+        static_cast<volatile char*>(std::malloc(static_cast<size_t>(config_.leak_bytes)));
+    for (int64_t i = 0; i < config_.leak_bytes; ++i) lost[i] = 1;  // a memset may be left out
   }
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "abi/builder.h"
@@ -137,6 +138,7 @@ void leave_reason(const char* text) {
 
 Result<void> act_at_open(const FakeConfig& c) {
   if (c.open_print != 0) std::puts("the fake prints"), std::fflush(stdout);
+  if (c.open_sleep_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(c.open_sleep_ms));
   if (c.fault == "open_throws") throw std::runtime_error("scripted");
   if (c.open_alloc_mb > 0) {
     std::vector<char> block(static_cast<size_t>(c.open_alloc_mb) << 20);

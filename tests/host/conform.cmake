@@ -7,5 +7,6 @@ set_target_properties(provider_face_leaky PROPERTIES PREFIX "")
 # Apart from the real ones: whoever tries every provider of lib must not meet them.
 set_target_properties(provider_face_mock provider_face_leaky PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/test)
-outrider_test(conform SOURCES conform_test.cpp DEPS outrider_host outrider_abi outrider_base)
+outrider_test(conform SOURCES conform_test.cpp conform_child_test.cpp
+  DEPS outrider_host outrider_abi outrider_base)
 add_dependencies(test_conform provider_fake not_a_provider provider_face_mock provider_face_leaky)

@@ -127,7 +127,7 @@ TEST(Conform, finds_each_broken_rule_of_a_policy_face) {
       {"ignores_stride", "images: every pixel format means the same picture"},
       {"port_name", "pi0: the four ports"},
       {"no_edges", "pi0: the plan"},
-      {"nan_actions", "pi0: actions are finite"},
+      {"nan_actions", "outputs: actions are finite"},
       {"context_twice", "pi0: a context serves one action"},
       {"keeps_context", "pi0: any set_input drops a pending context"},
       {"keeps_chunk", "pi0: a refused set_input drops the chunk"},
@@ -164,6 +164,56 @@ TEST(Conform, finds_each_broken_rule_of_a_text_face) {
   for (const auto& [name, check] : faults)
     EXPECT_TRUE(failed(judge(text_config("llm", std::string("fault:") + name, "1")), check))
         << name;
+}
+
+std::string fake(const std::string& members) {
+  return R"({"model_family":"fake")" + (members.empty() ? "" : "," + members) + "}";
+}
+
+ConformReport judge_fake(const std::string& members, const ConformOptions& options = {}) {
+  return conform(library("provider_fake.so"), fake(members), options);
+}
+
+TEST(Conform, finds_a_value_that_is_not_finite_in_any_family_and_at_any_tick) {
+  for (const char* tick : {"1", "2", "5", "100"}) {
+    const auto report = judge_fake(std::string(R"("nan_at":)") + tick);
+    EXPECT_NE(failures(report).find("is not finite"), std::string::npos) << tick;
+  }
+}
+
+TEST(Conform, finds_an_error_text_that_hurts_its_reader) {
+  const char* check = "verbs: last_error ends, is UTF-8 and holds no control bytes";
+  EXPECT_FALSE(failed(judge_fake(""), check));
+  for (const char* kind : {"garbage", "long", "null"})
+    EXPECT_TRUE(failed(judge_fake(std::string(R"("last_error":")") + kind + "\""), check)) << kind;
+}
+
+TEST(Conform, a_verb_left_out_is_advice_that_names_it) {
+  for (const char* verb : {"prepare", "step"}) {
+    const std::string members = std::string(R"("null_verbs":")") + verb + "\"";
+    EXPECT_EQ(failures(judge_fake(members)), "");
+    const auto report = judge_fake(members, strict());
+    EXPECT_TRUE(failed(report, "record: no verb is NULL"));
+    EXPECT_NE(failures(report).find(std::string("verbs.") + verb), std::string::npos);
+  }
+}
+
+TEST(Conform, finds_a_leak_in_ticks_of_every_size_above_its_bound) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers keep freed memory";
+#endif
+  const char* check = "memory: ticks keep none";
+  EXPECT_FALSE(failed(judge_fake(""), check));
+  for (const char* bytes : {"4000", "100000", "1000000"})
+    EXPECT_TRUE(failed(judge_fake(std::string(R"("leak_bytes":)") + bytes), check)) << bytes;
+}
+
+TEST(Conform, memory_is_not_judged_when_a_tick_is_slow) {
+  const auto report = judge_fake(R"("sleep_ms":120)");
+  for (const auto& c : report.checks)
+    if (c.name == "memory: ticks keep none") {
+      EXPECT_EQ(c.outcome, ConformOutcome::kSkipped) << c.detail;
+    }
 }
 
 TEST(Conform, a_break_of_our_stricter_rules_is_advice_and_fails_only_when_strict) {
