@@ -39,6 +39,7 @@ class Arena {
   void seal() { sealed_ = true; }
   bool sealed() const { return sealed_; }
   size_t used_bytes() const { return used_; }
+  std::span<const std::byte> used() const { return {data_, used_}; }
   size_t capacity_bytes() const { return capacity_; }
 
   // What `take<T>(n)` costs, rounding included: for plans.

@@ -320,6 +320,14 @@ Result<PiConfig> read_pi_config(const GgufFile& policy, const GgufFile& vision) 
   return config;
 }
 
+Result<Matrix> read_pi_embedding(const GgufFile& policy, const PiConfig& config) {
+  const GgufSource source(policy);
+  WeightReader reader(source);
+  const Matrix embed = reader.matrix(kNames.embed, config.vocab, config.backbone.width);
+  if (!reader.ok()) return reader.failure();
+  return embed;
+}
+
 Result<PiWeights> read_pi_gguf(const GgufFile& policy, const GgufFile& vision) {
   auto config = read_pi_config(policy, vision);
   if (!config) return config.error();

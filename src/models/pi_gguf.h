@@ -27,6 +27,8 @@ PiFamilyGuess guess_vision_family(const GgufFile& vision);
 Result<PiConfig> read_pi_config(const GgufFile& policy, const GgufFile& vision);
 // The half of the above that a policy file alone can tell (vision is left zero).
 Result<PiConfig> read_pi_policy_config(const GgufFile& policy);
+// The embedding table alone: [vocab, width], borrowed from the file. Errors: kNotFound.
+Result<Matrix> read_pi_embedding(const GgufFile& policy, const PiConfig& config);
 Result<PiWeights> read_pi_gguf(const GgufFile& policy, const GgufFile& vision);
 
 }  // namespace outrider

@@ -108,6 +108,7 @@ class PiModelBuilder {
     plan_expert();
     plan_heads(action_columns);
     OUTRIDER_TRY(list_.run(ops_, model_->storage_, files));
+    model_->packed_ = model_->storage_.used();
     OUTRIDER_TRY(compute_time_dependents());
     return std::shared_ptr<const PiModel>(model_);
   }

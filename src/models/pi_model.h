@@ -40,7 +40,8 @@ struct Modulation {
 };
 
 struct PiModel {
-  // [setup] Packs all weights with `ops` (its scratch must be reserved for pi_limits). `files` are
+  // [setup] A change of what this computes or keeps raises kPiImageRevision (pi_image.h).
+  // Packs all weights with `ops` (its scratch must be reserved for pi_limits). `files` are
   // told to drop their pages once packed. keep_alive holds what the embedding table lies in.
   // Errors: kUnsupported (element type, precision), kNoMemory.
   static Result<std::shared_ptr<const PiModel>> build(const PiWeights& weights,
@@ -65,11 +66,20 @@ struct PiModel {
   Weight action_time_in;                // PI0: the columns that read the action
   std::vector<float> action_time_bias;  // PI0: [n_steps, width], time part and bias
   std::vector<float> times;             // t of every step
-  int64_t packed_bytes() const { return static_cast<int64_t>(storage_.used_bytes()); }
+  int64_t packed_bytes() const { return static_cast<int64_t>(packed_.size()); }
+  // What every Weight above lies in.
+  std::span<const std::byte> packed() const { return packed_; }
+  // [setup] For a model that was not built but read back: where its weights lie, and what keeps
+  // them there.
+  void keep(std::span<const std::byte> packed, std::shared_ptr<const void> keep_alive) {
+    packed_ = packed;
+    keep_alive_ = std::move(keep_alive);
+  }
 
  private:
   friend class PiModelBuilder;
   Arena storage_;
+  std::span<const std::byte> packed_;
   std::shared_ptr<const void> keep_alive_;
 };
 

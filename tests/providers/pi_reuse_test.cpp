@@ -74,6 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Reuse,
                          testing::Values(Variant{PiFamily::kPi0, DType::kF32, "f32"},
                                          Variant{PiFamily::kPi05, DType::kF32, "f32"},
                                          Variant{PiFamily::kPi05, DType::kBf16, "bf16"},
+                                         Variant{PiFamily::kPi05, DType::kF32, "int8"},
                                          Variant{PiFamily::kPi0, DType::kF16, "stored"}),
                          [](const auto& p) {
                            return std::string(p.param.family == PiFamily::kPi0 ? "pi0_" : "pi05_") +

@@ -5,21 +5,13 @@
 #include <map>
 #include <mutex>
 
-#include "base/sha256.h"
 #include "kernels/dispatch.h"
 #include "models/pi_gguf.h"
+#include "models/pi_image.h"
+#include "providers/gguf/digest_cache.h"
 
 namespace outrider {
 namespace {
-
-std::string id_text(const FileId& id) {
-  char text[160];
-  std::snprintf(
-      text, sizeof text, "%llx:%llx:%llx:%lld:%lld;", static_cast<unsigned long long>(id.device),
-      static_cast<unsigned long long>(id.inode), static_cast<unsigned long long>(id.size_bytes),
-      static_cast<long long>(id.mtime_ns), static_cast<long long>(id.ctime_ns));
-  return text;
-}
 
 // Values that live as long as somebody uses them, by key. Only touched during open.
 template <class T>
@@ -48,8 +40,8 @@ SharedByKey<PiFiles>& shared_files() {
   static SharedByKey<PiFiles> shared;
   return shared;
 }
-SharedByKey<PiModel>& shared_models() {
-  static SharedByKey<PiModel> shared;
+SharedByKey<CachedPiModel>& shared_models() {
+  static SharedByKey<CachedPiModel> shared;
   return shared;
 }
 
@@ -57,13 +49,8 @@ bool has_bf16_dot() {
   return std::strstr(cpu_features(), "avx512_bf16") != nullptr;
 }
 
-Result<std::string> digest(const MappedFile& file) {
-  auto hex = sha256_hex(file.bytes());
-  file.drop_pages(file.bytes().data(), file.size());
-  return hex;
-}
-
-Result<std::shared_ptr<const PiFiles>> load_files(GgufFile policy, GgufFile vision) {
+Result<std::shared_ptr<const PiFiles>> load_files(GgufFile policy, GgufFile vision,
+                                                  const std::string& cache_dir) {
   auto config = read_pi_config(policy, vision);
   if (!config) return config.error();
   auto tokenizer = SpmTokenizer::from_gguf(policy);
@@ -75,13 +62,56 @@ Result<std::shared_ptr<const PiFiles>> load_files(GgufFile policy, GgufFile visi
         policy.path().c_str(), tokenizer.value().n_pieces(),
         static_cast<long long>(config.value().vocab));
   }
-  auto policy_sha = digest(policy.file());
+  auto policy_sha = file_digest(policy.file(), cache_dir);
   if (!policy_sha) return policy_sha.error();
-  auto vision_sha = digest(vision.file());
+  auto vision_sha = file_digest(vision.file(), cache_dir);
   if (!vision_sha) return vision_sha.error();
-  return std::shared_ptr<const PiFiles>(new PiFiles{std::move(policy), std::move(vision),
-                                                    std::move(tokenizer.value()), config.value(),
-                                                    policy_sha.value(), vision_sha.value()});
+  const FileDigest &p = policy_sha.value(), &v = vision_sha.value();
+  return std::shared_ptr<const PiFiles>(new PiFiles{
+      std::move(policy), std::move(vision), std::move(tokenizer.value()), config.value(), p.sha256,
+      v.sha256, p.remembered && v.remembered, p.settled && v.settled});
+}
+
+bool unchanged(const MappedFile& file) {
+  const auto now = MappedFile::open(file.path().c_str());
+  return now && now.value().id() == file.id();
+}
+
+Result<std::shared_ptr<const PiModel>> build_pi_model(const std::shared_ptr<const PiFiles>& files,
+                                                      const PiConfig& config,
+                                                      const PiOptions& options, Ops& ops) {
+  auto weights = read_pi_gguf(files->policy, files->vision);
+  if (!weights) return weights.error();
+  weights.value().config.n_denoise_steps = config.n_denoise_steps;
+  const MappedFile* mapped[] = {&files->policy.file(), &files->vision.file()};
+  return PiModel::build(weights.value(), options, ops, mapped, files);
+}
+
+// Keeps a model for the next open. Returns what the status says.
+std::string keep_image(const PiModel& model, const PiFiles& files, const std::string& dir,
+                       const PiImageName& name) {
+  if (!files.settled) return "miss: not written, a model file was changed a moment ago";
+  if (!unchanged(files.policy.file()) || !unchanged(files.vision.file()))
+    return "miss: not written, a model file changed during the open";
+  const auto written = write_pi_image(model, dir, name);
+  return written ? "miss: written" : std::string("miss: not written, ") + written.error().text;
+}
+
+Result<CachedPiModel> load_pi_model(const std::shared_ptr<const PiFiles>& files,
+                                    const PiConfig& config, const PiOptions& options,
+                                    const std::string& cache_dir, Ops& ops) {
+  auto name = pi_image_name(config, options, ops, files->policy_sha256, files->vision_sha256);
+  if (!name) return name.error();
+  auto embed = read_pi_embedding(files->policy, config);
+  if (!embed) return embed.error();
+  auto image = read_pi_image(cache_dir, name.value(), config, options, embed.value(), files);
+  if (image) return CachedPiModel{image.value(), "hit"};
+  auto built = build_pi_model(files, config, options, ops);
+  if (!built) return built.error();
+  std::string outcome = keep_image(*built.value(), *files, cache_dir, name.value());
+  if (image.code() != Code::kNotFound)
+    outcome += std::string("; the one before was refused: ") + image.error().text;
+  return CachedPiModel{built.value(), outcome};
 }
 
 }  // namespace
@@ -92,13 +122,14 @@ Result<std::shared_ptr<const PiFiles>> open_pi_files(const PiOpenConfig& config)
   auto vision = GgufFile::open(config.mmproj_path.c_str());
   if (!vision) return vision.error();
   const std::string key = id_text(policy.value().file().id()) + id_text(vision.value().file().id());
-  return shared_files().get(
-      key, [&] { return load_files(std::move(policy.value()), std::move(vision.value())); });
+  return shared_files().get(key, [&] {
+    return load_files(std::move(policy.value()), std::move(vision.value()), config.cache_dir);
+  });
 }
 
-Result<std::shared_ptr<const PiModel>> open_pi_model(const std::shared_ptr<const PiFiles>& files,
-                                                     const PiConfig& config,
-                                                     const PiOptions& options, Ops& ops) {
+Result<std::shared_ptr<const CachedPiModel>> open_pi_model(
+    const std::shared_ptr<const PiFiles>& files, const PiConfig& config, const PiOptions& options,
+    const std::string& cache_dir, Ops& ops) {
   char key[512];
   const PiNumerics& n = options.numerics;
   std::snprintf(key, sizeof key, "%s%s%d:%d%d%d:%lld:%s",
@@ -106,12 +137,17 @@ Result<std::shared_ptr<const PiModel>> open_pi_model(const std::shared_ptr<const
                 id_text(files->vision.file().id()).c_str(), static_cast<int>(options.precision),
                 n.rope_bf16, n.exact_times, n.quick_gelu_by_flag,
                 static_cast<long long>(config.n_denoise_steps), ops.kernel_table());
-  return shared_models().get(key, [&]() -> Result<std::shared_ptr<const PiModel>> {
-    auto weights = read_pi_gguf(files->policy, files->vision);
-    if (!weights) return weights.error();
-    weights.value().config.n_denoise_steps = config.n_denoise_steps;
-    const MappedFile* mapped[] = {&files->policy.file(), &files->vision.file()};
-    return PiModel::build(weights.value(), options, ops, mapped, files);
+  return shared_models().get(key, [&]() -> Result<std::shared_ptr<const CachedPiModel>> {
+    Result<CachedPiModel> loaded = CachedPiModel{nullptr, "off"};
+    if (cache_dir.empty()) {
+      auto built = build_pi_model(files, config, options, ops);
+      if (!built) return built.error();
+      loaded.value().model = built.value();
+    } else {
+      loaded = load_pi_model(files, config, options, cache_dir, ops);
+      if (!loaded) return loaded.error();
+    }
+    return std::make_shared<const CachedPiModel>(std::move(loaded.value()));
   });
 }
 

@@ -25,7 +25,7 @@ struct PiOpenConfig {
   int64_t num_steps = 0;  // 0: from the file
   int64_t noise_seed = 41;
   bool reuse = false;     // across ticks; never changes a result, only how even ticks are
-  std::string cache_dir;  // packed weights are not cached by this build; accepted and reported
+  std::string cache_dir;  // packed weights and digests are kept there; "": nothing is kept
   std::string policy_dir;
 };
 

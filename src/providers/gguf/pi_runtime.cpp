@@ -106,10 +106,11 @@ Result<void> PiRuntime::prepare() {
   ops_ = std::move(ops.value());
   const int64_t prefix = PiRun::max_prefix(pi_config_, config_.n_views, kMaxTextTokens);
   OUTRIDER_TRY(ops_->reserve(pi_limits(pi_config_, config_.n_views, prefix)));
-  auto model = open_pi_model(files_, pi_config_, options_, *ops_);
+  auto model = open_pi_model(files_, pi_config_, options_, config_.cache_dir, *ops_);
   if (!model) return model.error();
+  cached_ = model.value();
   auto run = PiRun::make(
-      model.value(), *ops_,
+      cached_->model, *ops_,
       {.max_views = config_.n_views, .max_text_tokens = kMaxTextTokens, .reuse = config_.reuse});
   if (!run) return run.error();
   run_ = std::move(run.value());
@@ -508,6 +509,13 @@ void PiRuntime::tap_inputs(size_t n_ids) {
   taps_.reshape("tokens", {static_cast<int64_t>(n_ids), 0, 0, 0}, 1);
 }
 
+// A model that a living runtime shares was opened by that runtime's cache_dir.
+std::string PiRuntime::cache_text() const {
+  if (config_.cache_dir.empty()) return "off";
+  if (cached_->cache != "off") return cached_->cache;
+  return "miss: not written, the weights are shared with a runtime without cache_dir";
+}
+
 std::string PiRuntime::describe() const {
   char text[2048];
   const PiConfig& c = pi_config_;
@@ -518,7 +526,8 @@ std::string PiRuntime::describe() const {
       "\"num_steps\":%lld,\"noise_seed\":%lld,\"rope_bf16\":%s,\"units\":\"normalised\",\"image_"
       "size\":%lld,"
       "\"resize\":\"%s\",\"max_prompt_bytes\":%zu,\"max_text_tokens\":%lld,\"packed_bytes\":%lld,"
-      "\"state_bytes\":%lld,\"warmed_up\":true,\"reuse\":\"%s\",\"cache\":\"%s\"}",
+      "\"state_bytes\":%lld,\"warmed_up\":true,\"reuse\":\"%s\",\"cache\":\"%s\",\"digests\":\"%"
+      "s\"}",
       pi_family_name(c.family), choice_name(config_.numerics), precision_name(options_.precision),
       ops_->kernel_table(), ops_->n_threads(), plain(threads_note_).c_str(),
       static_cast<long long>(c.n_denoise_steps), static_cast<long long>(config_.noise_seed),
@@ -529,7 +538,7 @@ std::string PiRuntime::describe() const {
       kMaxPromptBytes, static_cast<long long>(kMaxTextTokens),
       static_cast<long long>(run_->model().packed_bytes()),
       static_cast<long long>(run_->state_bytes()), config_.reuse ? "on" : "off",
-      config_.cache_dir.empty() ? "off" : "not in this build; cache_dir is ignored");
+      cache_text().c_str(), files_->digests_remembered ? "remembered" : "computed");
   return text;
 }
 

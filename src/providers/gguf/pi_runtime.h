@@ -75,11 +75,13 @@ class PiRuntime {
   Code run_context() noexcept;
   Code run_action() noexcept;
   void tap_inputs(size_t n_ids);
+  std::string cache_text() const;
 
   PiOpenConfig config_;
   PiConfig pi_config_;
   PiOptions options_;
   std::shared_ptr<const PiFiles> files_;
+  std::shared_ptr<const CachedPiModel> cached_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<PiRun> run_;
   std::unique_ptr<SpmTokenizer::Scratch> scratch_;
