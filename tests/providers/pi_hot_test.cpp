@@ -122,10 +122,15 @@ TEST(Lifecycle, FC32_opening_and_closing_leaves_memory_and_descriptors_as_they_w
     EXPECT_FALSE(refused.ok());
   };
   for (int i = 0; i < 5; ++i) cycle();
-  const int64_t before_kb = anonymous_kb();
+  // The allocator and huge pages may move once by megabytes; a leak grows in every round.
+  int64_t least_growth_kb = INT64_MAX;
   const int before_fds = n_open();
-  for (int i = 0; i < 30; ++i) cycle();
-  EXPECT_LT(anonymous_kb() - before_kb, 4000);
+  for (int round = 0; round < 3; ++round) {
+    const int64_t before_kb = anonymous_kb();
+    for (int i = 0; i < 15; ++i) cycle();
+    least_growth_kb = std::min(least_growth_kb, anonymous_kb() - before_kb);
+  }
+  EXPECT_LT(least_growth_kb, 2000);
   EXPECT_EQ(n_open(), before_fds);
 }
 
