@@ -218,7 +218,7 @@ Result<std::shared_ptr<const PiModel>> read_pi_image(const std::string& dir,
   auto model = std::make_shared<PiModel>();
   model->config = config;
   model->options = options;
-  model->embed = embed;
+  OUTRIDER_TRY(model->take_embedding(embed, {}));
   size_lists(config, *model);
   Restorer restorer(kept->file.parts());
   visit_parts(*model, restorer);

@@ -1,5 +1,5 @@
 // A packed PiModel on disk: everything that `build` makes of the weights, so that a later open
-// reads no weight and packs nothing. The embedding table stays in the model file.
+// reads no weight and packs nothing. The embedding table is copied from the model file.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,12 +1,27 @@
 #include "models/pi_model.h"
 
 #include <algorithm>
+#include <cstring>
 #include <initializer_list>
 
 #include "models/flow_time.h"
 
 namespace outrider {
 namespace {
+
+size_t stored_bytes(const Matrix& m) {
+  return row_bytes(m.dtype, m.n_in) * static_cast<size_t>(m.n_out);
+}
+
+// The form in memory replaces the file's pages: no second copy stays there.
+void drop_pages(const Matrix& m, std::span<const MappedFile* const> files) {
+  const auto* first = static_cast<const std::byte*>(m.data);
+  for (const MappedFile* file : files) {
+    if (first >= file->bytes().data() && first < file->bytes().data() + file->size()) {
+      file->drop_pages(first, stored_bytes(m));
+    }
+  }
+}
 
 struct PackJob {
   std::vector<Matrix> parts;
@@ -39,25 +54,13 @@ class PackList {
           ops.pack(job.parts, job.stack, job.precision, storage.take<std::byte>(bytes[i]));
       if (!packed) return packed.error();
       *job.out = packed.value();
-      drop_pages(job, files);
+      for (const Matrix& part : job.parts) drop_pages(part, files);
     }
     storage.seal();
     return {};
   }
 
  private:
-  // The packed form replaces the file's pages: no second copy stays in memory.
-  static void drop_pages(const PackJob& job, std::span<const MappedFile* const> files) {
-    for (const Matrix& part : job.parts) {
-      const size_t n_bytes = row_bytes(part.dtype, part.n_in) * static_cast<size_t>(part.n_out);
-      for (const MappedFile* file : files) {
-        const auto* first = static_cast<const std::byte*>(part.data);
-        if (first >= file->bytes().data() && first < file->bytes().data() + file->size()) {
-          file->drop_pages(first, n_bytes);
-        }
-      }
-    }
-  }
   std::vector<PackJob> jobs_;
 };
 
@@ -100,7 +103,6 @@ class PiModelBuilder {
                                                std::shared_ptr<const void> keep_alive) {
     model_->config = weights_.config;
     model_->options = options_;
-    model_->embed = weights_.embed;
     model_->keep_alive_ = std::move(keep_alive);
     std::vector<float> action_columns;
     plan_vision();
@@ -109,6 +111,7 @@ class PiModelBuilder {
     plan_heads(action_columns);
     OUTRIDER_TRY(list_.run(ops_, model_->storage_, files));
     model_->packed_ = model_->storage_.used();
+    OUTRIDER_TRY(model_->take_embedding(weights_.embed, files));
     OUTRIDER_TRY(compute_time_dependents());
     return std::shared_ptr<const PiModel>(model_);
   }
@@ -258,6 +261,19 @@ class PiModelBuilder {
   std::shared_ptr<PiModel> model_;
   PackList list_;
 };
+
+Result<void> PiModel::take_embedding(const Matrix& stored,
+                                     std::span<const MappedFile* const> files) {
+  const size_t bytes = stored_bytes(stored);
+  OUTRIDER_TRY(table_.reserve(Arena::cost<std::byte>(bytes), /*prefault=*/false));
+  void* copy = table_.take_bytes(bytes);
+  std::memcpy(copy, stored.data, bytes);
+  table_.seal();
+  embed = stored;
+  embed.data = copy;
+  drop_pages(stored, files);
+  return {};
+}
 
 Result<std::shared_ptr<const PiModel>> PiModel::build(const PiWeights& weights,
                                                       const PiOptions& options, Ops& ops,

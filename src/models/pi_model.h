@@ -66,9 +66,15 @@ struct PiModel {
   Weight action_time_in;                // PI0: the columns that read the action
   std::vector<float> action_time_bias;  // PI0: [n_steps, width], time part and bias
   std::vector<float> times;             // t of every step
-  int64_t packed_bytes() const { return static_cast<int64_t>(packed_.size()); }
+  // Everything a tick reads: the packed weights and the embedding table.
+  int64_t resident_bytes() const {
+    return static_cast<int64_t>(packed_.size() + table_.used_bytes());
+  }
   // What every Weight above lies in.
   std::span<const std::byte> packed() const { return packed_; }
+  // [setup] Copies the embedding table out of the model file, so that a tick never reads the disk
+  // and somebody who writes into the file changes nothing. Errors: kNoMemory.
+  Result<void> take_embedding(const Matrix& stored, std::span<const MappedFile* const> files);
   // [setup] For a model that was not built but read back: where its weights lie, and what keeps
   // them there.
   void keep(std::span<const std::byte> packed, std::shared_ptr<const void> keep_alive) {
@@ -79,6 +85,7 @@ struct PiModel {
  private:
   friend class PiModelBuilder;
   Arena storage_;
+  Arena table_;  // rows of the embedding as they were stored
   std::span<const std::byte> packed_;
   std::shared_ptr<const void> keep_alive_;
 };

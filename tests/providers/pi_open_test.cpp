@@ -211,6 +211,27 @@ double cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return dot / std::sqrt(aa * bb);
 }
 
+// A tick reads no file: whoever overwrites or cuts a model in use changes nothing of a running one.
+TEST_F(Open, FC31_a_model_file_overwritten_or_cut_while_open_changes_no_action) {
+  for (const char* extra : {R"("precision":"f32")", R"("precision":"bf16")"}) {
+    const TempDir dir;
+    const std::string copy = dir.file("copy.gguf");
+    std::filesystem::copy_file(pair_.policy, copy);
+    std::string config = replaced(config_json({.pair = pair_, .extra = extra}), pair_.policy, copy);
+    const PiProvider provider(config);
+    ASSERT_TRUE(provider.ok());
+    const Request request = make_request(pair_);
+    const auto before = run_request(provider, request);
+    const auto size = std::filesystem::file_size(copy);
+    std::fstream file(copy, std::ios::in | std::ios::out | std::ios::binary);
+    file << std::string(static_cast<size_t>(size), '\x7f');
+    file.close();
+    EXPECT_EQ(run_request(provider, request), before);
+    std::filesystem::resize_file(copy, 100);
+    EXPECT_EQ(run_request(provider, request), before);
+  }
+}
+
 TEST_F(Open, precision_names_choose_different_maths) {
   for (PiFamily family : {PiFamily::kPi0, PiFamily::kPi05}) {
     const PiPair& pair = tiny_pair(family);

@@ -536,7 +536,7 @@ std::string PiRuntime::describe() const {
       : config_.numerics == NumericsChoice::kJetsonPi ? "jetson-pi"
                                                       : "pil",
       kMaxPromptBytes, static_cast<long long>(kMaxTextTokens),
-      static_cast<long long>(run_->model().packed_bytes()),
+      static_cast<long long>(run_->model().resident_bytes()),
       static_cast<long long>(run_->state_bytes()), config_.reuse ? "on" : "off",
       cache_text().c_str(), files_->digests_remembered ? "remembered" : "computed");
   return text;
