@@ -1,16 +1,8 @@
 #include "gguf/writer.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <cstring>
 
 #include "base/assert.h"
-#include "base/printable.h"
 #include "gguf/types.h"
 
 namespace outrider {
@@ -35,44 +27,16 @@ void put_string(std::vector<std::byte>& out, std::string_view text) {
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
 
-Error io_error(const char* what, const std::string& path, int cause) {
-  const bool full = cause == ENOSPC || cause == EDQUOT || cause == EFBIG;
-  return make_error(full ? Code::kNoMemory : Code::kNotFound, "%s: cannot %s: %s (errno %d)%s",
-                    short_path(path).c_str(), what, std::strerror(cause), cause,
-                    full ? "; free space or write elsewhere" : "");
-}
-
-void sync_folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  // Best effort: not every file system lets a folder be synced, and the content is safe already.
-  if (const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
-    (void)::fsync(fd);
-    ::close(fd);
-  }
-}
-
 }  // namespace
 
-// The temporary file: buffered, keeps the first failure, and removes itself unless committed.
+// Buffers what goes into the file, and keeps the first failure.
 class GgufWriter::Output {
  public:
-  explicit Output(const char* path) : path_(path) {
-    static std::atomic<uint32_t> serial{0};
-    temporary_ = path_ + ".part-" + std::to_string(::getpid()) + "-" + std::to_string(serial++);
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ < 0) fail("create");
-    buffer_.reserve(kBufferBytes);
-  }
+  explicit Output(OutputFile& file) : file_(file) { buffer_.reserve(kBufferBytes); }
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
-  ~Output() {
-    if (fd_ < 0) return;
-    ::close(fd_);
-    ::unlink(temporary_.c_str());
-  }
 
-  bool failed() const { return errno_ != 0; }
+  bool failed() const { return !result_; }
 
   void append(std::span<const std::byte> bytes) {
     if (buffer_.size() + bytes.size() > kBufferBytes) flush();
@@ -85,40 +49,24 @@ class GgufWriter::Output {
     append({kZeros, size_t(padded(n_written) - n_written)});
   }
 
-  Result<void> commit() {
+  Result<void> finish() {
     flush();
-    if (!failed() && ::fsync(fd_) != 0) fail("sync");
-    if (!failed() && ::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename into place");
-    if (failed()) return io_error(doing_, path_, errno_);
-    ::close(fd_);
-    fd_ = -1;
-    sync_folder_of(path_);
-    return {};
+    OUTRIDER_TRY(result_);
+    return file_.finish();
   }
 
  private:
-  void fail(const char* doing) {
-    if (failed()) return;
-    errno_ = errno;
-    doing_ = doing;
-  }
   void flush() {
     write_out(buffer_);
     buffer_.clear();
   }
   void write_out(std::span<const std::byte> bytes) {
-    while (!bytes.empty() && !failed()) {
-      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return fail("write");
-      bytes = bytes.subspan(size_t(n));
-    }
+    if (result_) result_ = file_.write(bytes);
   }
 
-  std::string path_, temporary_;
+  OutputFile& file_;
   std::vector<std::byte> buffer_;
-  int fd_ = -1, errno_ = 0;
-  const char* doing_ = "";
+  Result<void> result_;
 };
 
 int64_t GgufWriter::Tensor::n_rows() const {
@@ -233,14 +181,23 @@ void GgufWriter::stream(const Tensor& tensor, Output& out) {
   out.pad(tensor.n_bytes());
 }
 
-Result<void> GgufWriter::write(const char* path) const {
-  Output out(path);
-  if (!out.failed()) out.append(head());
+Result<OutputFile> GgufWriter::stage(const char* path) const {
+  auto file = OutputFile::open(path);
+  if (!file) return file.error();
+  Output out(file.value());
+  out.append(head());
   for (const Tensor& tensor : tensors_) {
     if (out.failed()) break;
     stream(tensor, out);
   }
-  return out.commit();
+  OUTRIDER_TRY(out.finish());
+  return file;
+}
+
+Result<void> GgufWriter::write(const char* path) const {
+  auto file = stage(path);
+  if (!file) return file.error();
+  return file.value().commit();
 }
 
 }  // namespace outrider

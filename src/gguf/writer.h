@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/output_file.h"
 #include "base/result.h"
 #include "tensor/dtype.h"
 
@@ -30,10 +31,12 @@ class GgufWriter {
   void add_tensor(std::string_view name, DType dtype, std::span<const int64_t> ne, RowSource rows,
                   int64_t period = 0);
 
-  // Writes to a temporary name beside `path`, fsyncs, renames. On any failure nothing is left
-  // behind and a file already at `path` stays as it was. Errors: kNotFound (cannot create),
-  // kNoMemory (disk full, size limit), both naming path and errno.
+  // Writes to a temporary name beside `path`, fsyncs, renames; into `path` itself when that is no
+  // plain file (see OutputFile). On any failure nothing is left behind and a file already at `path`
+  // stays as it was. Errors: those of OutputFile.
   Result<void> write(const char* path) const;
+  // The same without the rename: nothing is at `path` until commit() of what is returned.
+  Result<OutputFile> stage(const char* path) const;
 
  private:
   struct Tensor {

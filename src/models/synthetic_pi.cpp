@@ -1,7 +1,5 @@
 #include "models/synthetic_pi.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -59,7 +57,7 @@ class PiFile {
       : seed_(what.seed * 2 + salt), dtype_(what.dtype) {}
 
   GgufWriter& keys() { return writer_; }
-  Result<void> write(const char* path) const { return writer_.write(path); }
+  Result<OutputFile> stage(const char* path) const { return writer_.stage(path); }
 
   void tensor(const std::string& name, DType type, std::initializer_list<int64_t> ne,
               Spread spread) {
@@ -258,7 +256,7 @@ void add_vision_layer(PiFile& file, const std::string& blk, const VisionConfig& 
   file.linear(blk + "ffn_up", file.fitting(v.mlp), v.mlp, v.width, 0.7f);
 }
 
-Result<void> write_policy(const SyntheticPi& what, const PiConfig& c, const char* path) {
+Result<OutputFile> stage_policy(const SyntheticPi& what, const PiConfig& c, const char* path) {
   PiFile file(what, 0);
   add_policy_keys(file, what, c);
   add_policy_ends(file, c);
@@ -267,10 +265,10 @@ Result<void> write_policy(const SyntheticPi& what, const PiConfig& c, const char
     add_gemma_layer(file, "blk." + std::to_string(i) + ".", c.backbone, false);
   for (int64_t i = n; i < n + c.expert.n_layers; ++i)
     add_gemma_layer(file, "blk." + std::to_string(i) + ".", c.expert, c.family == PiFamily::kPi05);
-  return file.write(path);
+  return file.stage(path);
 }
 
-Result<void> write_vision(const SyntheticPi& what, const PiConfig& c, const char* path) {
+Result<OutputFile> stage_vision(const SyntheticPi& what, const PiConfig& c, const char* path) {
   PiFile file(what, 1);
   const VisionConfig& v = c.vision;
   const int64_t p = v.patch_size;
@@ -286,7 +284,7 @@ Result<void> write_vision(const SyntheticPi& what, const PiConfig& c, const char
   file.linear("mm.linear", file.fitting(v.width), v.width, c.backbone.width, 1);
   // Real files carry a pooling head that nobody reads.
   file.tensor("v.head.probe", DType::kF32, {v.width, 1}, {1});
-  return file.write(path);
+  return file.stage(path);
 }
 
 PiConfig base_sizes() {
@@ -331,11 +329,21 @@ Result<void> write_synthetic_pi(const SyntheticPi& what, const char* policy_path
   if (std::strcmp(policy_path, vision_path) == 0)
     return make_error(Code::kInvalid, "synthetic policy: policy and vision file are both %s",
                       policy_path);
+  // Minutes of work are not begun for a name that cannot be written.
+  auto policy_target = examine_output(policy_path), vision_target = examine_output(vision_path);
+  if (!policy_target) return policy_target.error();
+  if (!vision_target) return vision_target.error();
+  if (policy_target.value().same_file(vision_target.value()))
+    return make_error(Code::kInvalid, "synthetic policy: %s and %s are one file", policy_path,
+                      vision_path);
   const PiConfig config = synthetic_pi_config(what);
-  OUTRIDER_TRY(write_vision(what, config, vision_path));
-  auto policy = write_policy(what, config, policy_path);
-  if (!policy) ::unlink(vision_path);
-  return policy;
+  auto vision = stage_vision(what, config, vision_path);
+  if (!vision) return vision.error();
+  auto policy = stage_policy(what, config, policy_path);
+  if (!policy) return policy.error();
+  // Both are whole on the disk: what stood there before stays until here.
+  OUTRIDER_TRY(vision.value().commit());
+  return policy.value().commit();
 }
 
 }  // namespace outrider
