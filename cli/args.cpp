@@ -274,6 +274,13 @@ Result<Value> parse_shell(std::string_view text) {
   static constexpr const char* kShells[] = {"bash", "zsh", "fish"};
   return one_of(text, kShells);
 }
+Result<Value> parse_setting(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0)
+    return make_error(Code::kInvalid, "KEY=VALUE");
+  return Value{std::string(text), 0, 0};
+}
+
 Result<Value> parse_assignment(std::string_view text) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size())

@@ -94,6 +94,8 @@ Result<Value> parse_log_level(std::string_view text);    // error warn info debu
 Result<Value> parse_model_size(std::string_view text);   // tiny full
 Result<Value> parse_weight_type(std::string_view text);  // f32 f16 bf16 q8_0 q4_0 q4_k
 Result<Value> parse_shell(std::string_view text);        // bash zsh fish
+// KEY=VALUE, of which VALUE may be empty.
+Result<Value> parse_setting(std::string_view text);
 // NAME=REST, both parts non-empty.
 Result<Value> parse_assignment(std::string_view text);
 

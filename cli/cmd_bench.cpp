@@ -1,11 +1,12 @@
 // outrider bench: how long a tick takes, stage by stage, against what the machine can do.
+#include "base/output_file.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
 #include "cli/limits.h"
 #include "cli/machine.h"
-#include "cli/npy.h"
+#include "cli/outputs.h"
 #include "cli/report/bench_page.h"
 #include "cli/runtime_facts.h"
 
@@ -183,9 +184,8 @@ void print_report(const Report& r, const BenchOptions& options, Output& out) {
            r["checksum"]["outputs_different"].get<uint64_t>());
 }
 
-// p50 of a list of parts, old against new. Errors: kInvalid when OLD is no document of this
-// command.
-Result<Report> compare(const std::string& path, const Report& now) {
+// An earlier document. Errors: kInvalid when it is none of this command and version.
+Result<Report> read_old(const std::string& path) {
   auto text = read_text_file(path, size_t{64} << 20);
   if (!text) return text.error();
   auto json = Json::parse(text.value());
@@ -196,6 +196,32 @@ Result<Report> compare(const std::string& path, const Report& now) {
     return make_error(Code::kInvalid,
                       "--compare %s: not a document of outrider bench (no stages, total_ms)",
                       path.c_str());
+  const auto version = old.find("version");
+  if (version == old.end() || !version->is_number_integer() || version->get<int64_t>() != 1)
+    return make_error(Code::kInvalid, "--compare %s: version is %s, this build compares version 1",
+                      path.c_str(),
+                      version == old.end() ? "missing" : shown(version->dump(), 40).c_str());
+  const auto p50 = old["total_ms"].find("p50");
+  if (p50 == old["total_ms"].end() || !p50->is_number())
+    return make_error(Code::kInvalid, "--compare %s: total_ms has no p50", path.c_str());
+  for (const Report& stage : old["stages"])
+    if (!stage.is_object() || !stage.value("name", Report()).is_string() ||
+        !stage.value("ms", Report()).is_object())
+      return make_error(Code::kInvalid, "--compare %s: a stage without name and ms", path.c_str());
+  return old;
+}
+
+// p50 of a list of parts, old against new. Errors: kShape when the stages are others.
+Result<Report> compare(const std::string& path, const Report& old, const Report& now) {
+  const auto names = [](const Report& document) {
+    std::string list;
+    for (const Report& stage : document["stages"])
+      list += (list.empty() ? "" : ", ") + stage["name"].get<std::string>();
+    return list;
+  };
+  if (names(old) != names(now))
+    return make_error(Code::kShape, "--compare %s: it measured stages %.100s; here they are %.100s",
+                      path.c_str(), names(old).c_str(), names(now).c_str());
   Report rows = Report::array();
   auto add = [&](const std::string& name, const Report& before, const Report& after) {
     if (!before.is_object() || !before.contains("p50") || !before["p50"].is_number() ||
@@ -234,10 +260,11 @@ std::string samples_csv(const Measurement& m) {
   return out;
 }
 
-int finish(Context& context, Report report, const Measurement& m, const BenchOptions& options) {
+int finish(Context& context, Report report, const Report& old, const Measurement& m,
+           const BenchOptions& options) {
   const Args& args = context.args;
   if (args.given("--compare")) {
-    auto compared = compare(args.text("--compare"), report);
+    auto compared = compare(args.text("--compare"), old, report);
     if (!compared) return context.fail(compared.error());
     report["compare"] = std::move(compared.value());
   }
@@ -253,11 +280,11 @@ int finish(Context& context, Report report, const Measurement& m, const BenchOpt
                       key.get<std::string>());
   }
   if (args.given("--samples")) {
-    if (auto wrote = write_file(args.text("--samples"), samples_csv(m)); !wrote)
+    if (auto wrote = write_output(args.text("--samples"), samples_csv(m)); !wrote)
       return context.fail(wrote.error());
   }
   if (args.given("--report")) {
-    if (auto wrote = write_file(args.text("--report"), bench_page(report, m)); !wrote)
+    if (auto wrote = write_output(args.text("--report"), bench_page(report, m)); !wrote)
       return context.fail(wrote.error());
     context.out.say(Level::kInfo, "wrote {}", args.text("--report"));
   }
@@ -281,10 +308,26 @@ int run(Context& context) {
     return kGood;
   }
   for (const std::string& note : resolved.value().notes) context.out.say(Level::kInfo, "{}", note);
+  // What would end the command after minutes of measuring ends it now.
+  Report old;
+  std::vector<std::string> inputs = {args.positional(0), resolved.value().model_path,
+                                     resolved.value().mmproj_path};
+  if (args.given("--compare")) {
+    auto document = read_old(args.text("--compare"));
+    if (!document) return context.fail(document.error());
+    old = std::move(document.value());
+    inputs.push_back(args.text("--compare"));
+  }
+  for (const std::string& image : args.all("--image")) inputs.push_back(image);
+  static constexpr const char* kOutputs[] = {"--report", "--samples"};
+  const auto wanted = wanted_outputs(args, kOutputs);
+  if (auto fine = check_outputs(wanted, inputs, context.out); !fine)
+    return context.fail(fine.error());
   auto request = request_of(context, resolved.value());
   if (!request) return context.fail(request.error());
-  auto session = Session::open(resolved.value().provider_path, resolved.value().json);
+  auto session = open_session(resolved.value());
   if (!session) return context.fail(session.error());
+  if (!args.given("--image")) fit_pictures(request.value(), session.value());
   BenchOptions options;
   options.n_ticks = args.integer("--ticks");
   options.n_warmup = args.integer("--warmup");
@@ -304,7 +347,7 @@ int run(Context& context) {
   return finish(context,
                 bench_report(measured.value(), resolved.value(), session.value(), request.value(),
                              options, limits),
-                measured.value(), options);
+                old, measured.value(), options);
 }
 
 }  // namespace

@@ -7,12 +7,13 @@
 #include <filesystem>
 
 #include "base/clock.h"
+#include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/demo.h"
 #include "cli/flags.h"
 #include "cli/machine.h"
 #include "cli/make_model.h"
-#include "cli/npy.h"
+#include "cli/outputs.h"
 #include "cli/report/demo_page.h"
 #include "cli/runtime_facts.h"
 #include "cli/scene.h"
@@ -109,8 +110,12 @@ int run(Context& context) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
     return context.fail(make_error(Code::kInvalid, "--out %s: no such folder", folder.c_str()));
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
+  const std::string page =
+      (std::filesystem::path(folder) / "outrider-demo.html").lexically_normal().string();
+  const WantedOutput wanted[] = {{"--out", page}};
+  if (auto fine = check_outputs(wanted, {}, context.out); !fine) return context.fail(fine.error());
+  // The temporary folder goes on every way out, so these end the loop and not the process.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, on_interrupt);
   auto temporary = TempDir::make();
   if (!temporary) return context.fail(temporary.error());
   auto model = make_model({true, temporary.value().path() + "/demo.gguf", "tiny", "f32", 1});
@@ -121,7 +126,7 @@ int run(Context& context) {
   wish.image_size = {kPictureSide, kPictureSide};
   auto resolved = resolve(model.value().policy_path, wish);
   if (!resolved) return context.fail(resolved.error());
-  auto session = Session::open(resolved.value().provider_path, resolved.value().json);
+  auto session = open_session(resolved.value());
   if (!session) return context.fail(session.error());
   context.out.say(Level::kInfo,
                   "a tiny PI0.5 with random weights, two cameras of {0}x{0}, {1:g} Hz",
@@ -137,11 +142,9 @@ int run(Context& context) {
   Report report = demo_report(demo.value());
   report["open_ms"] = static_cast<double>(session.value().open_ns()) * 1e-6;
   report["machine"] = machine_report(this_machine());
-  const std::string page =
-      (std::filesystem::path(folder) / "outrider-demo.html").lexically_normal().string();
   auto html = demo_page(demo.value(), report, scene);
   if (!html) return context.fail(html.error());
-  if (auto wrote = write_file(page, html.value()); !wrote) return context.fail(wrote.error());
+  if (auto wrote = write_output(page, html.value()); !wrote) return context.fail(wrote.error());
   report["page"] = page;
   print_table(report, context.out);
   context.out.say(Level::kInfo, "wrote {}", page);

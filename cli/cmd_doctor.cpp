@@ -37,7 +37,7 @@ Report port_report(const frt_runtime_port_desc& port) {
 
 // Everything a deployment promises: opened, ticked once with a drawn scene, and described.
 Result<Report> contract(const Resolved& resolved) {
-  auto session = Session::open(resolved.provider_path, resolved.json);
+  auto session = open_session(resolved);
   if (!session) return session.error();
   Report report;
   report["provider"] = resolved.provider_path;
@@ -54,6 +54,7 @@ Result<Report> contract(const Resolved& resolved) {
     slots.push_back({{"position", i}, {"slot", i < 3 ? Report(kSlots[i]) : Report(nullptr)}});
   report["cameras"] = std::move(slots);
   Request request = sample_request(resolved, 0.4);
+  fit_pictures(request, session.value());
   auto port = main_output(session.value());
   if (!port) return port.error();
   auto first = timed_tick(session.value(), request, port.value());

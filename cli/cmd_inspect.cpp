@@ -27,13 +27,13 @@ int print_tokens(Context& context, std::string path) {
   auto state = parse_csv(context.args.text("--state"));
   if (!state) return context.fail(state.error());
   if (path.ends_with(".json")) {  // the tokenizer is in the model file
-    auto resolved = resolve(path, {});
+    auto resolved = resolve(path, wish_of(context.args, kInspect));
     if (!resolved) return context.fail(resolved.error());
     path = resolved.value().model_path;
   }
   if (auto there = check_there(path); !there) return context.fail(there.error());
   auto tokens = inspect_tokens(path, text, state.value());
-  if (!tokens) return context.fail(tokens.error());
+  if (!tokens) return context.fail(tokens.error(), kBad);
   Report report = std::move(tokens.value());
   const std::string oddity = prompt_oddity(text);
   report["warnings"] = Report::array();
@@ -60,16 +60,19 @@ int run(Context& context) {
     return kGood;
   }
   if (context.args.given("--tokens")) return print_tokens(context, path);
-  auto inspection = inspect_file(path);
+  auto inspection = inspect_file(path, wish_of(context.args, kInspect));
   if (!inspection) return context.fail(inspection.error());
   const Report& report = inspection.value().report;
   if (context.args.given("--markdown"))
-    context.out.text("{}", inspection_markdown(report));
+    context.out.lines(inspection_markdown(report));
   else
-    context.out.text("{}", inspection_text(report));
-  if (!inspection.value().runs)
-    context.out.say(Level::kError, "{}: {}", path,
-                    report.value("why_not", "not run by this build"));
+    context.out.lines(inspection_text(report));
+  if (!inspection.value().runs) {
+    // Many reasons begin with the file's name already.
+    const std::string why = report.value("why_not", "not run by this build");
+    context.out.say(Level::kError, "{}",
+                    why.find(shown(path)) != std::string::npos ? why : shown(path) + ": " + why);
+  }
   context.out.document(report);
   return inspection.value().runs ? kGood : kBad;
 }

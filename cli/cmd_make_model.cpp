@@ -5,6 +5,7 @@
 #include "cli/flags.h"
 #include "cli/machine.h"
 #include "cli/make_model.h"
+#include "cli/outputs.h"
 
 namespace outrider::cli {
 namespace {
@@ -40,6 +41,8 @@ int run(Context& context) {
         make_error(Code::kInvalid, "make-model: KIND is \"%.40s\", allowed pi0 and pi05%s%s%s",
                    kind.c_str(), near ? "; did you mean " : "", near ? near : "", near ? "?" : ""));
   }
+  const WantedOutput wanted[] = {{"OUT", out}, {"vision file of OUT", vision_path_of(out)}};
+  if (auto fine = check_outputs(wanted, {}, context.out); !fine) return context.fail(fine.error());
   auto made =
       make_model({kind == "pi05", out, context.args.text("--size"), context.args.text("--type"),
                   static_cast<uint64_t>(context.args.integer("--seed"))});

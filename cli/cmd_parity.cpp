@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
-#include "cli/npy.h"
+#include "cli/outputs.h"
 #include "cli/parity.h"
 #include "cli/report/html.h"
 #include "cli/report/svg.h"
@@ -110,7 +111,7 @@ int finish(Context& context, Report report) {
   const Args& args = context.args;
   print_parity(report, context.out);
   if (args.given("--report")) {
-    if (auto wrote = write_file(args.text("--report"), parity_page(report)); !wrote)
+    if (auto wrote = write_output(args.text("--report"), parity_page(report)); !wrote)
       return context.fail(wrote.error());
     context.out.say(Level::kInfo, "wrote {}", args.text("--report"));
   }
@@ -206,6 +207,10 @@ int run_reference_case(Context& context, const std::string& config, const std::s
 int run(Context& context) {
   const Args& args = context.args;
   const std::string &config = args.positional(0), &folder = args.positional(1);
+  static constexpr const char* kOutputs[] = {"--report"};
+  const std::string inputs[] = {config, folder + "/meta.json"};
+  if (auto fine = check_outputs(wanted_outputs(args, kOutputs), inputs, context.out); !fine)
+    return context.fail(fine.error());
   auto kind = case_kind(folder);
   if (!kind) return context.fail(kind.error());
   if (kind.value() == "pi-policy") return run_reference_case(context, config, folder);
@@ -224,6 +229,9 @@ int run(Context& context) {
   }
   auto resolved = resolve(config, wish);
   if (!resolved) return context.fail(resolved.error());
+  const std::string model_files[] = {resolved.value().model_path, resolved.value().mmproj_path};
+  if (auto fine = check_outputs(wanted_outputs(args, kOutputs), model_files, context.out); !fine)
+    return context.fail(fine.error());
   for (const std::string& note : resolved.value().notes) context.out.say(Level::kInfo, "{}", note);
   if (auto fits = check_images(golden.value().request.images, resolved.value()); !fits)
     return context.fail(fits.error());
@@ -236,7 +244,7 @@ int run(Context& context) {
                    static_cast<long long>(golden.value().action_steps),
                    static_cast<long long>(golden.value().action_dim), static_cast<long long>(steps),
                    static_cast<long long>(dim)));
-  auto session = Session::open(resolved.value().provider_path, resolved.value().json);
+  auto session = open_session(resolved.value());
   if (!session) return context.fail(session.error());
   if (session.value().taps() == nullptr)
     context.out.say(Level::kWarn, "this runtime offers no taps: the actions alone are compared");

@@ -7,7 +7,9 @@
 #include "cli/config.h"
 #include "cli/flags.h"
 #include "cli/npy.h"
+#include "cli/outputs.h"
 #include "cli/request.h"
+#include "cli/runtime_facts.h"
 
 namespace outrider::cli {
 namespace {
@@ -37,9 +39,10 @@ const Command kRun = {"run",
                       "Run one request and print the action chunk.",
                       "Pictures go to the camera slots in the order given. With a model file the "
                       "runtime is opened for the "
-                      "pictures' own size; with a configuration the sizes must match it. Nothing "
-                      "is resized or cleaned on the way: "
-                      "actions are in the policy's normalised units, text goes in as written.",
+                      "pictures' own size; with a configuration the sizes must match it. A picture "
+                      "of another size than the model's is resized by the runtime, and a short "
+                      "state is padded with zeros; both are reported. Text goes in as written; "
+                      "actions are in the policy's normalised units.",
                       "outrider run pi05.gguf --image base.png --image wrist.png --prompt \"pick "
                       "up the cup\" --state 0,0,0,0,0,0,0,0",
                       kPositionals,
@@ -164,6 +167,26 @@ void print_table(Output& out, std::span<const float> values, int64_t n_cols) {
   }
 }
 
+// FC-22: a value that is no number is a failed run, never a result.
+Result<void> check_finite(std::span<const float> values, const std::string& port) {
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!std::isfinite(values[i]))
+      return make_error(Code::kFailed,
+                        "output %.80s: value %zu of %zu is %g and nothing is delivered; check "
+                        "weights and inputs",
+                        port.c_str(), i, values.size(), static_cast<double>(values[i]));
+  return {};
+}
+
+// What the runtime changed on the way in, by its own counters.
+struct Adjusted {
+  int64_t padded_states = 0, resized_views = 0;
+};
+Adjusted adjusted(const Session& session) {
+  const Report counters = counters_report(session);
+  return {counters.value("padded_states", int64_t{0}), counters.value("resized_views", int64_t{0})};
+}
+
 Report rows_report(std::span<const float> values, std::span<const int64_t> shape) {
   if (shape.size() != 2) return std::vector<float>(values.begin(), values.end());
   Report rows = Report::array();
@@ -178,8 +201,11 @@ Report rows_report(std::span<const float> values, std::span<const int64_t> shape
 void say_how_it_was_opened(Context& context, const Resolved& resolved) {
   for (const std::string& note : resolved.notes) context.out.say(Level::kInfo, "{}", note);
   if (resolved.derived)
-    context.out.say(Level::kInfo, "opened {} with {}; {} views of {}x{} (--print-config shows all)",
-                    resolved.model_path, resolved.mmproj_path, resolved.integer("n_views", 0),
+    context.out.say(Level::kInfo, "opened {} with {}; {} of {}x{} (--print-config shows all)",
+                    resolved.model_path, resolved.mmproj_path,
+                    resolved.integer("n_views", 0) == 1
+                        ? std::string("1 view")
+                        : fmt::format("{} views", resolved.integer("n_views", 0)),
                     resolved.integer("image_width", 0), resolved.integer("image_height", 0));
 }
 
@@ -212,9 +238,17 @@ int run(Context& context) {
     if (auto fits = check_images(request.images, resolved.value()); !fits)
       return context.fail(fits.error());
   }
-  say_how_it_was_opened(context, resolved.value());
-  auto session = Session::open(resolved.value().provider_path, resolved.value().json);
+  std::vector<std::string> inputs = {args.positional(0), resolved.value().model_path,
+                                     resolved.value().mmproj_path};
+  for (const std::string& image : args.all("--image")) inputs.push_back(image);
+  for (const std::string& word : args.all("--input"))
+    inputs.push_back(word.substr(word.find('=') + 1));
+  static constexpr const char* kOutputs[] = {"--out"};
+  if (auto fine = check_outputs(wanted_outputs(args, kOutputs), inputs, context.out); !fine)
+    return context.fail(fine.error());
+  auto session = open_session(resolved.value());
   if (!session) return context.fail(session.error());
+  say_how_it_was_opened(context, resolved.value());
   if (auto staged = stage_all(context, session.value(), request); !staged)
     return context.fail(staged.error());
 
@@ -231,6 +265,8 @@ int run(Context& context) {
   if (!port) return context.fail(port.error());
   auto values = session.value().output_floats(port.value());
   if (!values) return context.fail(values.error());
+  if (auto finite = check_finite(values.value(), port.value()); !finite)
+    return context.fail(finite.error());
   const std::vector<int64_t> shape =
       output_shape(*session.value().find(port.value()), values.value().size());
   if (args.given("--out")) {
@@ -240,12 +276,19 @@ int run(Context& context) {
   }
   context.out.text("{} {} in {:.1f} ms, normalised units\n", port.value(), shape_text(shape),
                    total_ms);
+  const Adjusted changed = adjusted(session.value());
+  if (changed.resized_views > 0)
+    context.out.text("{} {} resized to the size the model sees\n", changed.resized_views,
+                     changed.resized_views == 1 ? "picture was" : "pictures were");
+  if (changed.padded_states > 0) context.out.text("the state was padded with zeros\n");
   print_table(context.out, values.value(), shape.back());
   Report report;
   report[port.value()] = rows_report(values.value(), shape);
   report["output"] = port.value();
   report["shape"] = shape;
   report["units"] = "normalised";
+  report["resized_views"] = changed.resized_views;
+  report["padded_states"] = changed.padded_states;
   report["stages"] = std::move(stages);
   report["open_ms"] = static_cast<double>(session.value().open_ns()) * 1e-6;
   report["fingerprint"] = fmt::format("{:016x}", outrider_fingerprint(session.value().handle()));

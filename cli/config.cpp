@@ -10,11 +10,12 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "cli/config_keys.h"
-#include "cli/session.h"
 #include "gguf/gguf.h"
 #include "host/provider_path.h"
 #include "models/pi_gguf.h"
+#include "providers/gguf/pi_open_config.h"
 
 namespace outrider::cli {
 namespace fs = std::filesystem;
@@ -43,6 +44,10 @@ constexpr ConfigKey kPi0Keys[] = {
     {"cache_dir", "\"\"", "folder for packed weights; empty: none", true},
     {"policy_dir", "\"\"", "checkpoint folder; empty: none", true},
 };
+
+Error unreachable(const std::string& path, const char* cause) {
+  return make_error(Code::kNotFound, "cannot open \"%.300s\": %s", path.c_str(), cause);
+}
 
 std::string quote(const std::string& text) {
   return to_json_text(Report(text), -1);
@@ -109,6 +114,27 @@ void add_defaults(Resolved& resolved) {
       resolved.settings.push_back({key.name, key.by_default, kDefaultOrigin});
 }
 
+std::string text_of(const Resolved& resolved, const char* key) {
+  const Setting* setting = resolved.find(key);
+  auto json = Json::parse(setting == nullptr ? "\"\"" : setting->literal);
+  return json && json.value().is_string() ? json.value().text() : std::string();
+}
+
+// The whole of it against the provider's own rules, so that nothing is called good here that its
+// open refuses. A provider given by hand judges for itself.
+Result<Resolved> checked(Resolved resolved, const std::string& path, const Wish& wish) {
+  if (resolved.family == "pi0" && wish.provider.empty()) {
+    auto json = Json::parse(resolved.json, Json::Dialect::kFlatOpen);
+    if (!json) return make_error(Code::kInvalid, "%.200s: %s", path.c_str(), json.error().text);
+    auto config = read_pi_open_config(json.value());
+    if (!config) return make_error(config.code(), "%.200s: %s", path.c_str(), config.error().text);
+  }
+  resolved.model_path = text_of(resolved, "model_path");
+  resolved.mmproj_path = text_of(resolved, "mmproj_path");
+  add_defaults(resolved);
+  return resolved;
+}
+
 Result<void> check_keys(const Json& object, const std::string& path, const std::string& family) {
   if (family != "pi0") return {};
   std::vector<const char*> known;
@@ -148,8 +174,6 @@ Result<Resolved> resolve_config(const std::string& path, const Wish& wish) {
   for (const Json::Member& member : json.value().members())
     resolved.settings.push_back(
         {member.name, literal_of(member.value), fmt::format("{}:{}", path, member.value.line())});
-  if (const Json* model = json.value().find("model_path")) resolved.model_path = model->text();
-  if (const Json* vision = json.value().find("mmproj_path")) resolved.mmproj_path = vision->text();
   resolved.json = text.value();
   if (wish.n_threads || wish.noise_seed || !wish.set.empty()) {
     OUTRIDER_TRY(apply_flags(resolved, wish));
@@ -159,12 +183,38 @@ Result<Resolved> resolve_config(const std::string& path, const Wish& wish) {
     return make_error(Code::kInvalid, "--views %lld: %s says n_views %lld; change the file",
                       static_cast<long long>(*wish.n_views), path.c_str(),
                       static_cast<long long>(resolved.integer("n_views", 0)));
-  add_defaults(resolved);
-  return resolved;
+  return checked(std::move(resolved), path, wish);
+}
+
+// A derived configuration is JSON, which cannot carry every name a file can have.
+Result<void> check_nameable(const std::string& path) {
+  const bool control = std::ranges::any_of(
+      path, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  if (utf8_valid(path) && !control) return {};
+  return make_error(
+      Code::kInvalid, "%s: %s in the name, which a configuration cannot carry; rename the file",
+      shown(path, 300).c_str(), control ? "a control byte is" : "bytes that are not UTF-8 are");
+}
+
+// The vision file of a policy: --set mmproj_path, else the one beside it.
+Result<std::string> vision_file_of(const std::string& path, const Wish& wish) {
+  const std::string* named = nullptr;
+  for (const auto& [key, value] : wish.set) {
+    if (key == "mmproj_path") named = &value;
+    if (key == "model_path" && value != path)
+      return make_error(
+          Code::kInvalid,
+          "--set model_path=%.150s: the model is %.150s; give the other file in its place",
+          value.c_str(), path.c_str());
+  }
+  if (named == nullptr) return find_vision_file(path);
+  OUTRIDER_TRY(check_there(*named));
+  return *named;
 }
 
 Result<Resolved> derive_pi(const GgufFile& policy, const std::string& path, const Wish& wish) {
-  auto vision_path = find_vision_file(path);
+  OUTRIDER_TRY(check_nameable(path));
+  auto vision_path = vision_file_of(path, wish);
   if (!vision_path) return vision_path.error();
   auto vision = GgufFile::open(vision_path.value().c_str());
   if (!vision) return vision.error();
@@ -204,11 +254,11 @@ Result<Resolved> derive_pi(const GgufFile& policy, const std::string& path, cons
     if (!found) return make_error(Code::kInvalid, "%s", found.error().text);
     resolved.provider_path = found.value();
   }
-  add_defaults(resolved);
-  return resolved;
+  return checked(std::move(resolved), path, wish);
 }
 
 Result<Resolved> resolve_gguf(const std::string& path, const Wish& wish) {
+  OUTRIDER_TRY(check_there(path));
   auto file = GgufFile::open(path.c_str());
   if (!file) return file.error();
   auto architecture = file.value().string("general.architecture");
@@ -243,24 +293,32 @@ int64_t Resolved::integer(std::string_view key, int64_t otherwise) const {
 Result<void> check_there(const std::string& path) {
   struct stat info = {};
   if (::stat(path.c_str(), &info) != 0 || ::access(path.c_str(), R_OK) != 0)
-    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
-  if (!S_ISREG(info.st_mode))
-    return make_error(Code::kInvalid, "%s: not a regular file", path.c_str());
+    return unreachable(path, std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return unreachable(path, "not a regular file");
   return {};
+}
+
+Result<void> check_files(const Resolved& resolved) {
+  if (resolved.family != "pi0") return {};
+  for (const std::string& path : {resolved.model_path, resolved.mmproj_path})
+    if (!path.empty()) OUTRIDER_TRY(check_there(path));
+  return {};
+}
+
+Result<Session> open_session(const Resolved& resolved) {
+  OUTRIDER_TRY(check_files(resolved));
+  return Session::open(resolved.provider_path, resolved.json);
 }
 
 Result<std::string> read_text_file(const std::string& path, size_t max_bytes) {
   struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0)
-    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
-  if (!S_ISREG(info.st_mode))
-    return make_error(Code::kInvalid, "%s: not a regular file", path.c_str());
+  if (::stat(path.c_str(), &info) != 0) return unreachable(path, std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return unreachable(path, "not a regular file");
   if (static_cast<uint64_t>(info.st_size) > max_bytes)
     return make_error(Code::kInvalid, "%s: %lld bytes, allowed %zu", path.c_str(),
                       static_cast<long long>(info.st_size), max_bytes);
   std::FILE* file = std::fopen(path.c_str(), "rbe");
-  if (file == nullptr)
-    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
+  if (file == nullptr) return unreachable(path, std::strerror(errno));
   std::string text(static_cast<size_t>(info.st_size), '\0');
   text.resize(std::fread(text.data(), 1, text.size(), file));
   std::fclose(file);
@@ -294,8 +352,8 @@ Result<std::string> find_vision_file(const std::string& policy_path) {
   if (candidates.size() == 1) return candidates[0];
   if (candidates.empty())
     return make_error(
-        Code::kInvalid,
-        "%s: no vision file beside it (wanted %s, or %s*mmproj*.gguf); give a configuration "
+        Code::kNotFound,
+        "cannot find a vision file beside %s (wanted %s, or %s*mmproj*.gguf); give a configuration "
         "with mmproj_path",
         policy_path.c_str(), first.c_str(), prefix.c_str());
   std::string list;
@@ -308,25 +366,22 @@ Result<std::string> find_vision_file(const std::string& policy_path) {
 
 Result<Resolved> resolve(const std::string& path, const Wish& wish) {
   struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0)
-    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
+  if (::stat(path.c_str(), &info) != 0) return unreachable(path, std::strerror(errno));
   if (S_ISDIR(info.st_mode))
     return make_error(Code::kUnsupported,
                       "%s: a checkpoint folder is not in this build yet; give a .gguf file or a "
                       "configuration",
                       path.c_str());
-  if (!S_ISREG(info.st_mode))
-    return make_error(Code::kInvalid, "%s: not a regular file", path.c_str());
+  if (!S_ISREG(info.st_mode)) return unreachable(path, "not a regular file");
   if (!wish.provider.empty() && ::access(wish.provider.c_str(), R_OK) != 0)
-    return make_error(Code::kInvalid, "--provider %s: %s", wish.provider.c_str(),
-                      std::strerror(errno));
+    return unreachable(wish.provider, std::strerror(errno));
   // What a file is, its first bytes say; the name decides only where they do not.
   char magic[4] = {};
   if (std::FILE* file = std::fopen(path.c_str(), "rbe")) {
     if (std::fread(magic, 1, sizeof magic, file) != sizeof magic) magic[0] = 0;
     std::fclose(file);
   } else {
-    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
+    return unreachable(path, std::strerror(errno));
   }
   const std::string extension = fs::path(path).extension().string();
   if (std::memcmp(magic, "GGUF", 4) == 0 || extension == ".gguf") return resolve_gguf(path, wish);

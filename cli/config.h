@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "cli/args.h"
 #include "cli/output.h"
+#include "cli/session.h"
 
 namespace outrider::cli {
 
@@ -41,8 +42,10 @@ struct Resolved {
   int64_t integer(std::string_view key, int64_t otherwise) const;
 };
 
-// [setup] Errors: kInvalid (no such file, not JSON, unknown key with its line and the nearest known
-// name), kNotFound (damaged model file), kUnsupported (a kind of file this build does not run).
+// [setup] What a pi0 configuration says is held against the provider's own table of keys.
+// Errors: kNotFound (no such file), kInvalid (not JSON, unknown key with its line and the nearest
+// known name, a value out of range), kNotFound (damaged model file), kUnsupported (a kind of file
+// or a backend this build does not have).
 Result<Resolved> resolve(const std::string& path, const Wish& wish);
 
 // The vision file beside a policy file: STEM-mmproj.gguf, else the one clip file whose name begins
@@ -56,10 +59,16 @@ Report settings_report(const Resolved& resolved);
 // Reads what --threads, --seed, --views, --set, --provider say, where the command has them.
 Wish wish_of(const Args& args, const Command& command);
 
-// Is there a regular file that can be read? Errors: kInvalid naming path and cause.
+// Are the files a configuration names there? Errors: of check_there.
+Result<void> check_files(const Resolved& resolved);
+
+// The runtime of a configuration. Errors: of check_files, then of the open.
+Result<Session> open_session(const Resolved& resolved);
+
+// Is there a regular file that can be read? Errors: kNotFound naming path and cause.
 Result<void> check_there(const std::string& path);
 
-// A whole small file as text. Errors: kInvalid (missing, unreadable, above the limit).
+// A whole small file as text. Errors: kNotFound (missing, unreadable), kInvalid (above the limit).
 Result<std::string> read_text_file(const std::string& path, size_t max_bytes);
 
 }  // namespace outrider::cli

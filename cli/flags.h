@@ -21,9 +21,8 @@ inline constexpr Flag kViewsFlag = {
     "--views", "N", nullptr, "Cameras when FILE is a model file (key n_views); 2 if not given.",
     parse_views};
 inline constexpr Flag kSetFlag = {
-    "--set",          "KEY=VALUE",
-    nullptr,          "Configuration key for this run, over what CONFIG says.",
-    parse_assignment, true};
+    "--set",       "KEY=VALUE", nullptr, "Configuration key for this run, over what CONFIG says.",
+    parse_setting, true};
 inline constexpr Flag kImageFlag = {
     "--image",  "P",
     nullptr,    "PNG or JPEG picture of one camera, in the order of the camera slots.",

@@ -1,17 +1,19 @@
 #include "cli/inspect.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
 
+#include "base/utf8.h"
 #include "cli/config.h"
 #include "cli/flops.h"
 #include "cli/machine.h"
 #include "gguf/gguf.h"
 #include "models/pi_gguf.h"
+#include "providers/gguf/pi_open_config.h"
+#include "providers/gguf/pi_runtime.h"
 #include "safetensors/safetensors.h"
 #include "text/pi_prompt.h"
 #include "text/tokenizer.h"
@@ -148,6 +150,14 @@ Report work_report(const PiConfig& config) {
           {"total_gflop", (work.vision.flop + work.prefix.flop + work.expert.flop) * 1e-9}};
 }
 
+Result<void> check_sizes(const Resolved& resolved, const PiConfig& file) {
+  auto json = Json::parse(resolved.json, Json::Dialect::kFlatOpen);
+  if (!json) return json.error();
+  auto config = read_pi_open_config(json.value());
+  if (!config) return config.error();
+  return check_pi_sizes(config.value(), file, resolved.model_path);
+}
+
 void refuse(Inspection& inspection, const std::string& why) {
   inspection.runs = false;
   inspection.report["runs"] = false;
@@ -155,14 +165,16 @@ void refuse(Inspection& inspection, const std::string& why) {
 }
 
 // The pair of a policy: the vision file, and whether every weight the sizes promise is there.
-void inspect_pair(Inspection& inspection, const GgufFile& policy) {
+void inspect_pair(Inspection& inspection, const GgufFile& policy, const std::string& vision_given,
+                  const std::string& path, const Wish& wish) {
   Report& report = inspection.report;
   report["family"] = family_report(guess_policy_family(policy));
   auto config = read_pi_policy_config(policy);
   if (!config) return refuse(inspection, std::string(config.error().message()));
   put_sizes(report, config.value());
   report["tokenizer"] = tokenizer_report(policy);
-  auto vision_path = find_vision_file(policy.path());
+  Result<std::string> vision_path = vision_given;
+  if (vision_given.empty()) vision_path = find_vision_file(policy.path());
   if (!vision_path) return refuse(inspection, std::string(vision_path.error().message()));
   auto vision = GgufFile::open(vision_path.value().c_str());
   if (!vision) return refuse(inspection, std::string(vision.error().message()));
@@ -179,20 +191,34 @@ void inspect_pair(Inspection& inspection, const GgufFile& policy) {
   if (!weights) return refuse(inspection, std::string(weights.error().message()));
   if (!report["tokenizer"]["usable"].get<bool>())
     return refuse(inspection, report["tokenizer"]["why_not"].get<std::string>());
+  if (report["tokenizer"]["pieces"].get<int64_t>() > whole.value().vocab)
+    return refuse(inspection,
+                  fmt::format("tokenizer.ggml.tokens has {} pieces, but token_embd.weight has {} "
+                              "rows",
+                              report["tokenizer"]["pieces"].get<int64_t>(), whole.value().vocab));
+  // The configuration a run would open with, and its sizes against the file's.
+  auto resolved = resolve(path, wish);
+  if (!resolved) return refuse(inspection, std::string(resolved.error().message()));
+  if (auto fits = check_sizes(resolved.value(), whole.value()); !fits)
+    return refuse(inspection, std::string(fits.error().message()));
   inspection.runs = true;
   report["runs"] = true;
 }
 
-Result<Inspection> inspect_gguf(const std::string& path) {
-  auto file = GgufFile::open(path.c_str());
+// path: what the user named; file_path: the policy behind it.
+Result<Inspection> inspect_gguf(const std::string& file_path, const std::string& vision_path,
+                                const std::string& path, const Wish& wish) {
+  OUTRIDER_TRY(check_there(file_path));
+  if (!vision_path.empty()) OUTRIDER_TRY(check_there(vision_path));
+  auto file = GgufFile::open(file_path.c_str());
   if (!file) return file.error();
   if (file.value().tensors().empty())
-    return make_error(Code::kNotFound, "%s: no tensors: nothing was checked", path.c_str());
+    return make_error(Code::kNotFound, "%s: no tensors: nothing was checked", file_path.c_str());
   Inspection inspection;
   inspection.good = true;
   inspection.report = gguf_head(file.value());
   if (is_pi_policy(file.value())) {
-    inspect_pair(inspection, file.value());
+    inspect_pair(inspection, file.value(), vision_path, path, wish);
   } else if (is_pi_vision(file.value())) {
     inspection.report["family"] = family_report(guess_vision_family(file.value()));
     inspection.runs = true;
@@ -237,12 +263,13 @@ Result<Inspection> inspect_safetensors(const std::string& path) {
   return inspection;
 }
 
-Result<Inspection> inspect_config(const std::string& path) {
-  auto resolved = resolve(path, {});
+Result<Inspection> inspect_config(const std::string& path, const Wish& wish) {
+  auto resolved = resolve(path, wish);
   if (!resolved) return resolved.error();
   Inspection inspection;
   if (resolved.value().family == "pi0" && !resolved.value().model_path.empty()) {
-    auto model = inspect_gguf(resolved.value().model_path);
+    auto model =
+        inspect_gguf(resolved.value().model_path, resolved.value().mmproj_path, path, wish);
     if (!model) return model.error();
     inspection = std::move(model.value());
   } else {
@@ -256,31 +283,81 @@ Result<Inspection> inspect_config(const std::string& path) {
 
 }  // namespace
 
-Result<Inspection> inspect_file(const std::string& path) {
-  struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0)
-    return make_error(Code::kInvalid, "%s: %s", path.c_str(), std::strerror(errno));
-  if (!S_ISREG(info.st_mode))
-    return make_error(Code::kInvalid, "%s: not a regular file; inspect takes one model file",
-                      path.c_str());
+Result<Inspection> inspect_file(const std::string& path, const Wish& wish) {
+  OUTRIDER_TRY(check_there(path));
   const std::string extension = fs::path(path).extension().string();
   if (extension == ".safetensors") return inspect_safetensors(path);
-  if (extension == ".json") return inspect_config(path);
+  if (extension == ".json") return inspect_config(path, wish);
   if (extension == ".onnx")
     return make_error(Code::kUnsupported, "%s: ONNX files are not in this build yet", path.c_str());
-  return inspect_gguf(path);
+  std::string vision_path;
+  for (const auto& [key, value] : wish.set)
+    if (key == "mmproj_path") vision_path = value;
+  return inspect_gguf(path, vision_path, path, wish);
 }
+
+namespace {
+
+// What a run refuses, in its words (PiRuntime::stage_prompt, check_state); a test compares them.
+Result<void> check_prompt(const std::string& text) {
+  if (text.empty()) return make_error(Code::kInvalid, "prompt: empty, wanted UTF-8 text");
+  if (text.size() > PiRuntime::kMaxPromptBytes)
+    return make_error(Code::kShape, "prompt: %zu bytes, at most %zu are taken; it is never cut",
+                      text.size(), PiRuntime::kMaxPromptBytes);
+  if (!utf8_valid(text)) return make_error(Code::kInvalid, "prompt: not valid UTF-8");
+  return {};
+}
+
+Result<void> check_state(std::span<const float> state, PiFamily family, int64_t action_dim) {
+  const auto n = static_cast<int64_t>(state.size());
+  const auto count = [](int64_t value) { return static_cast<unsigned long long>(value); };
+  for (size_t i = 0; i < state.size(); ++i)
+    if (!std::isfinite(state[i]))
+      return make_error(Code::kInvalid, "state: value %zu is %g, allowed are finite numbers", i,
+                        static_cast<double>(state[i]));
+  if (family == PiFamily::kPi0) {
+    if (n <= action_dim) return {};
+    return make_error(Code::kShape, "state: %llu values, PI0 with action_dim %llu takes 1..%llu",
+                      count(n), count(action_dim), count(action_dim));
+  }
+  constexpr int64_t kMost = PiRuntime::kMaxTextState;
+  const bool tail_is_zero =
+      n == action_dim && n > kMost &&
+      std::ranges::all_of(state.subspan(kMost), [](float value) { return value == 0; });
+  if (n <= kMost || tail_is_zero) return {};
+  return make_error(Code::kShape,
+                    "state: %llu values, PI0.5 takes 1..%lld, or %llu with zeros behind the first "
+                    "%lld",
+                    count(n), static_cast<long long>(kMost), count(action_dim),
+                    static_cast<long long>(kMost));
+}
+
+}  // namespace
 
 Result<Report> inspect_tokens(const std::string& path, const std::string& text,
                               std::span<const float> state) {
+  OUTRIDER_TRY(check_prompt(text));
   auto file = GgufFile::open(path.c_str());
   if (!file) return file.error();
   auto tokenizer = SpmTokenizer::from_gguf(file.value());
   if (!tokenizer) return tokenizer.error();
   const PiFamilyGuess guess = guess_policy_family(file.value());
   const bool pi05 = guess.family == PiFamily::kPi05;
+  if (guess.family) {
+    auto config = read_pi_policy_config(file.value());
+    if (!config) return config.error();
+    OUTRIDER_TRY(check_state(state, *guess.family, config.value().action_dim));
+    state = state.first(std::min(state.size(), static_cast<size_t>(PiRuntime::kMaxTextState)));
+  }
   std::string whole = text;
   if (pi05) {
+    // As a run does: the bare text first, then with the state.
+    SpmTokenizer::Scratch plain(text.size() + 16);
+    std::vector<int32_t> plain_ids(text.size() + 16);
+    const auto bare = encode_pi0(tokenizer.value(), text, plain, plain_ids);
+    if (bare.code == Code::kOk && bare.n_ids > static_cast<size_t>(PiRuntime::kMaxTextTokens))
+      return make_error(Code::kShape, "prompt: %zu tokens, the prefix holds %lld; it is never cut",
+                        bare.n_ids, static_cast<long long>(PiRuntime::kMaxTextTokens));
     std::vector<char> buffer(text.size() + 256);
     const size_t n = write_pi05_text(text, state, StateBins::kReference, buffer);
     if (n > buffer.size())
@@ -301,6 +378,10 @@ Result<Report> inspect_tokens(const std::string& path, const std::string& text,
     return make_error(encoded.code == Code::kOk ? Code::kShape : encoded.code,
                       "--tokens: the text cannot be encoded%s",
                       encoded.code == Code::kInvalid ? ": it is not UTF-8" : "");
+  constexpr auto kMostTokens = static_cast<size_t>(PiRuntime::kMaxTextTokens);
+  if (encoded.n_ids > kMostTokens)
+    return make_error(Code::kShape, "prompt: %zu tokens%s, the prefix holds %zu; it is never cut",
+                      encoded.n_ids, pi05 ? " with the state" : "", kMostTokens);
   ids.resize(encoded.n_ids);
   Report pieces = Report::array();
   for (int32_t id : ids) pieces.push_back(tokenizer.value().piece_text(id));

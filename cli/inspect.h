@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "cli/output.h"
+#include "cli/config.h"
 
 namespace outrider::cli {
 
@@ -14,7 +14,7 @@ struct Inspection {
 };
 
 // Errors: kInvalid (missing, no regular file), kNotFound (damaged), kUnsupported (unknown kind).
-Result<Inspection> inspect_file(const std::string& path);
+Result<Inspection> inspect_file(const std::string& path, const Wish& wish = {});
 
 // Token ids of `text` as the policy face makes them, with their pieces; state as for PI0.5's
 // prompt. Errors: kUnsupported when the file has no tokenizer this build knows.

@@ -11,7 +11,9 @@ uint64_t number(const Report& report, const char* key) {
   return report.contains(key) && report[key].is_number() ? report[key].get<uint64_t>() : 0;
 }
 std::string words(const Report& report, const char* key) {
-  return report.contains(key) && report[key].is_string() ? report[key].get<std::string>() : "";
+  return report.contains(key) && report[key].is_string()
+             ? shown(report[key].get<std::string>(), 300)
+             : "";
 }
 
 std::string count_text(uint64_t n) {

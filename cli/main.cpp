@@ -1,12 +1,14 @@
 // outrider: one binary, one table of commands.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <exception>
 #include <new>
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/output.h"
@@ -96,6 +98,10 @@ int dispatch(Output& out, std::span<const char* const> words) {
   }
   const char* first = words[0];
   if (std::strcmp(first, "--version") == 0) {
+    if (out.json()) {
+      out.document({{"outrider", kVersion}});
+      return kGood;
+    }
     out.raw(std::string("outrider ") + kVersion + "\n");
     return kGood;
   }
@@ -116,6 +122,21 @@ int dispatch(Output& out, std::span<const char* const> words) {
   return run_command(out, *command, words.subspan(1));
 }
 
+extern "C" void end_by_signal(int signal) {
+  remove_unfinished_outputs();
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+// Half-written files go with the process; a signal the caller ignores (nohup) stays ignored.
+void remove_unfinished_on_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    struct sigaction now = {};
+    if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
+    std::signal(signal, end_by_signal);
+  }
+}
+
 }  // namespace
 }  // namespace outrider::cli
 
@@ -126,6 +147,8 @@ int main(int argc, char** argv) {
   // Decided before parsing: a script that asked for JSON gets JSON even when its flags are wrong.
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i)
     if (std::strcmp(argv[i], "--json") == 0) out.set_json(true);
+  if (out.json()) out.keep_document_alone();
+  remove_unfinished_on_signals();
   const std::vector<const char*> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   return out.flush(dispatch(out, words));
 }

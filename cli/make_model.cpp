@@ -37,8 +37,11 @@ Result<MadeModel> make_model(const MakeModel& options) {
                             row->type, options.seed};
   OUTRIDER_TRY(write_synthetic_pi(what, made.policy_path.c_str(), made.vision_path.c_str()));
   std::error_code error;
-  made.policy_bytes = std::filesystem::file_size(made.policy_path, error);
-  made.vision_bytes = std::filesystem::file_size(made.vision_path, error);
+  for (auto [path, bytes] : {std::pair{&made.policy_path, &made.policy_bytes},
+                             std::pair{&made.vision_path, &made.vision_bytes}}) {
+    *bytes = std::filesystem::file_size(*path, error);
+    if (error) *bytes = 0;  // a pipe or device
+  }
   return made;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/mapped_file.h"
+#include "base/output_file.h"
 
 namespace outrider::cli {
 namespace {
@@ -198,36 +199,10 @@ std::vector<std::byte> npy_bytes(std::span<const float> values, std::span<const 
   return out;
 }
 
-Result<void> write_file(const std::string& path, std::string_view bytes) {
-  const std::string temporary = path + ".part" + std::to_string(::getpid());
-  auto fail = [&](const char* what) {
-    const int cause = errno;
-    ::unlink(temporary.c_str());
-    return make_error(Code::kInvalid, "%s: cannot %s: %s", path.c_str(), what,
-                      std::strerror(cause));
-  };
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0)
-    return make_error(Code::kInvalid, "%s: cannot create: %s", path.c_str(), std::strerror(errno));
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const Error error = fail("write");
-      ::close(fd);
-      return error;
-    }
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  if (::close(fd) != 0) return fail("write");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail("rename into place");
-  return {};
-}
-
 Result<void> write_npy(const std::string& path, std::span<const float> values,
                        std::span<const int64_t> shape) {
   const std::vector<std::byte> bytes = npy_bytes(values, shape);
-  return write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return write_output(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace outrider::cli

@@ -24,12 +24,8 @@ Result<NpyArray> parse_npy(std::span<const std::byte> bytes, const char* name);
 
 // f32 values of a row-major array; the product of shape is values.size() (asserted).
 std::vector<std::byte> npy_bytes(std::span<const float> values, std::span<const int64_t> shape);
-// Writes beside `path` and renames. Errors: kInvalid naming path and cause.
+// Errors: those of write_output.
 Result<void> write_npy(const std::string& path, std::span<const float> values,
                        std::span<const int64_t> shape);
-
-// Writes a whole file beside `path`, then renames it there: nobody sees half a file. Errors:
-// kInvalid.
-Result<void> write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace outrider::cli

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -10,6 +11,7 @@
 #include <cstring>
 
 #include "base/env.h"
+#include "base/utf8.h"
 
 namespace outrider::cli {
 namespace {
@@ -29,24 +31,52 @@ int write_all(int fd, std::string_view text) {
   return 0;
 }
 
-// What people read must not carry control bytes out of file names and tensor names.
-std::string printable(std::string_view line) {
-  std::string out(line);
-  for (char& c : out)
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
-  return out;
+// Marks that are invisible and change the order of what follows: a name could show as another.
+bool turns_text(uint32_t code) {
+  return code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
+}
+
+uint32_t code_point(std::string_view sequence) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
+  uint32_t code = sequence.size() == 1 ? byte(0) : byte(0) & (0xFFu >> (sequence.size() + 1));
+  for (size_t i = 1; i < sequence.size(); ++i) code = code << 6 | (byte(i) & 0x3Fu);
+  return code;
 }
 
 }  // namespace
 
-Exit exit_of(Code code) {
-  switch (code) {
+std::string shown(std::string_view text, size_t max_bytes) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t n = std::max<size_t>(utf8_sequence_bytes(text), 1);
+    const bool whole = utf8_sequence_bytes(text) != 0;
+    const uint32_t code = whole ? code_point(text.substr(0, n)) : 0;
+    const bool fine = whole && code >= 0x20 && !(code >= 0x7F && code < 0xA0) && !turns_text(code);
+    std::string piece;
+    for (size_t i = 0; i < n; ++i)
+      piece += fine ? std::string(1, text[i])
+                    : fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i]));
+    if (out.size() + piece.size() > max_bytes) return out + "...";
+    out += piece;
+    text.remove_prefix(n);
+  }
+  return out;
+}
+
+Exit exit_of(const Error& error) {
+  switch (error.code) {
     case Code::kOk:
       return kGood;
     case Code::kInvalid:
     case Code::kNoMemory:
     case Code::kDevice:
       return kUsage;
+    case Code::kNotFound:
+      for (const char* verb : {"cannot open", "cannot examine", "cannot map", "cannot find",
+                               "cannot create", "cannot write", "cannot rename", "cannot sync"})
+        if (error.message().starts_with(verb)) return kUsage;
+      return kBad;
     default:
       return kBad;
   }
@@ -60,6 +90,15 @@ void Output::claim_descriptors() {
     if (got >= 0 && got != fd) ::close(got);
   }
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error code too
+}
+
+void Output::keep_document_alone() {
+  if (stdout_closed_) return;
+  const int kept = ::fcntl(1, F_DUPFD_CLOEXEC, 3);
+  if (kept < 0) return;
+  answer_fd_ = kept;
+  ::dup2(2, 1);
 }
 
 void Output::set_level(std::string_view name) {
@@ -73,12 +112,12 @@ bool Output::stderr_is_terminal() const {
   return ::isatty(2) == 1;
 }
 
-std::string Output::bold(std::string_view text) const {
+Styled Output::bold(std::string_view text) const {
   static const bool on = [] {
     const char* term = env_terminal();
     return ::isatty(1) == 1 && !env_no_color() && term != nullptr && std::strcmp(term, "dumb") != 0;
   }();
-  return on ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
+  return {on ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text)};
 }
 
 void Output::document(Report report) {
@@ -100,27 +139,27 @@ void Output::say_line(Level level, const std::string& line) {
   const char* prefix = level == Level::kError  ? "outrider: "
                        : level == Level::kWarn ? "outrider: warning: "
                                                : "";
-  write_all(2, prefix + printable(line) + "\n");
+  write_all(2, prefix + line + "\n");
 }
 
 void Output::progress(std::string_view line, bool last) {
   if (level_ < Level::kInfo) return;
   if (stderr_is_terminal()) {
-    write_all(2, fmt::format("\r\x1b[K{}{}", printable(line), last ? "\n" : ""));
+    write_all(2, fmt::format("\r\x1b[K{}{}", shown(line), last ? "\n" : ""));
     progress_open_ = !last;
     return;
   }
   const double now = now_s();
   if (!last && now - last_progress_s_ < 2) return;
   last_progress_s_ = now;
-  write_all(2, printable(line) + "\n");
+  write_all(2, shown(line) + "\n");
 }
 
 int Output::flush(int status) {
   if (progress_open_) write_all(2, "\n");
   progress_open_ = false;
   if (pending_.empty()) return status;
-  const int error = stdout_closed_ ? EBADF : write_all(1, pending_);
+  const int error = stdout_closed_ ? EBADF : write_all(answer_fd_, pending_);
   pending_.clear();
   if (error == 0 || error == EPIPE) return status;
   say_line(Level::kError,

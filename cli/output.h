@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -22,9 +24,49 @@ enum Exit : int {
   kUsage = 2,     // usage or environment
   kDeadline = 3,  // a deadline or a link failed
 };
-// The status that goes with an error code: what the user must change (files, flags, machine) is
-// kUsage, what was looked at and refused is kBad.
-Exit exit_of(Code code);
+// The status that goes with an error: what the user must change (flags, machine, a file that cannot
+// be reached) is kUsage, what was looked at and refused is kBad. A file that is missing and one
+// that is damaged have one code; across the C ABI only code and line travel, so the verb at the
+// beginning of the line ("cannot open", ...) tells them apart.
+Exit exit_of(const Error& error);
+
+// Text from outside for a terminal: control bytes, bytes that are not UTF-8 and the invisible marks
+// that turn a line around become \xNN; longer than max_bytes is cut and ends in "...".
+std::string shown(std::string_view text, size_t max_bytes = 2000);
+
+// Text that carries our own control codes and is shown as it is.
+struct Styled {
+  std::string text;
+};
+inline std::string operator+(const Styled& a, std::string_view b) {
+  return a.text + std::string(b);
+}
+inline std::string operator+(std::string_view a, const Styled& b) {
+  return std::string(a) + b.text;
+}
+
+namespace detail {
+inline std::string clean(const Styled& value) {
+  return value.text;
+}
+template <class T>
+auto clean(const T& value) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>)
+    return shown(std::string_view(value));
+  else
+    return value;
+}
+// Every text among the values is made fit for a terminal here, so that no caller can forget it.
+template <class... Ts>
+std::string format_clean(fmt::string_view format, const Ts&... values) {
+  const auto cleaned = std::make_tuple(clean(values)...);
+  return std::apply(
+      [&](const auto&... each) { return fmt::vformat(format, fmt::make_format_args(each...)); },
+      cleaned);
+}
+}  // namespace detail
+template <class T>
+using Shown = decltype(detail::clean(std::declval<const T&>()));
 
 enum class Level : uint8_t { kError, kWarn, kInfo, kDebug };
 
@@ -33,18 +75,26 @@ class Output {
   // Fills the closed ones of the descriptors 0 to 2, so that no file of ours lands on them, and
   // makes a broken pipe an error code instead of a signal.
   void claim_descriptors();
+  // With --json: what libraries print to descriptor 1 goes to standard error from here on; the
+  // document alone goes where descriptor 1 led.
+  void keep_document_alone();
 
   void set_level(std::string_view name);
   void set_json(bool on) { json_ = on; }
   bool json() const { return json_; }
+  int answer_descriptor() const { return answer_fd_; }
   bool stderr_is_terminal() const;
   // Bold on a terminal, unless NO_COLOR is set or the terminal is dumb.
-  std::string bold(std::string_view text) const;
+  Styled bold(std::string_view text) const;
 
-  // Text for people: kept until flush, dropped when --json is on.
+  // Text for people: kept until flush, dropped when --json is on. Texts among the values are
+  // cleaned (see shown); lines of our own making go through lines().
   template <class... Ts>
-  void text(fmt::format_string<Ts...> format, Ts&&... values) {
-    if (!json_) pending_ += fmt::format(format, std::forward<Ts>(values)...);
+  void text(fmt::format_string<Shown<Ts>...> format, const Ts&... values) {
+    if (!json_) pending_ += detail::format_clean(format, values...);
+  }
+  void lines(std::string_view text) {
+    if (!json_) pending_ += text;
   }
   // Text that is the answer itself, whatever --json says (help pages, completions).
   void raw(std::string_view text) { pending_ += text; }
@@ -53,8 +103,8 @@ class Output {
 
   // One line on standard error.
   template <class... Ts>
-  void say(Level level, fmt::format_string<Ts...> format, Ts&&... values) {
-    if (level <= level_) say_line(level, fmt::format(format, std::forward<Ts>(values)...));
+  void say(Level level, fmt::format_string<Shown<Ts>...> format, const Ts&... values) {
+    if (level <= level_) say_line(level, detail::format_clean(format, values...));
   }
   // Rewrites one line on a terminal; elsewhere at most one line every two seconds.
   void progress(std::string_view line, bool last = false);
@@ -68,6 +118,7 @@ class Output {
 
   bool json_ = false, stdout_closed_ = false, document_done_ = false, progress_open_ = false;
   Level level_ = Level::kInfo;
+  int answer_fd_ = 1;
   double last_progress_s_ = -1e9;
   std::string pending_;
 };
@@ -77,7 +128,7 @@ struct Context {
   Output& out;
 
   // Says the error, and as the document when --json is on. Returns the exit status.
-  int fail(const Error& error) const { return fail(error, exit_of(error.code)); }
+  int fail(const Error& error) const { return fail(error, exit_of(error)); }
   int fail(const Error& error, Exit status) const;
 };
 

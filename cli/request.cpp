@@ -46,9 +46,9 @@ Result<void> check_images(const std::vector<Image>& images, const Resolved& reso
   const int64_t n_views = resolved.integer("n_views", static_cast<int64_t>(images.size()));
   if (static_cast<int64_t>(images.size()) != n_views)
     return make_error(
-        Code::kShape, "--image: %zu pictures, n_views is %lld (%s); give one per camera%s",
-        images.size(), static_cast<long long>(n_views), resolved.find("n_views")->origin.c_str(),
-        resolved.derived ? " or say --views N" : "");
+        Code::kShape, "--image: %zu picture%s, n_views is %lld (%s); give one per camera%s",
+        images.size(), images.size() == 1 ? "" : "s", static_cast<long long>(n_views),
+        resolved.find("n_views")->origin.c_str(), resolved.derived ? " or say --views N" : "");
   const int64_t width = resolved.integer("image_width", 0),
                 height = resolved.integer("image_height", 0);
   for (size_t i = 0; i < images.size(); ++i)

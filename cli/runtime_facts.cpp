@@ -73,6 +73,23 @@ Request sample_request(const Resolved& resolved, double time_s) {
   return request;
 }
 
+void fit_pictures(Request& request, const Session& session) {
+  const frt_runtime_port_desc* port = session.find("images");
+  if (port == nullptr || port->rank != 4) return;
+  const int64_t n_views = port->shape[0], height = port->shape[1], width = port->shape[2];
+  if (n_views < 1 || n_views > 64 || height < 1 || width < 1 || height > 4096 || width > 4096)
+    return;
+  const auto fits = [&](const Image& image) {
+    return image.width == width && image.height == height;
+  };
+  if (std::ssize(request.images) == n_views && std::ranges::all_of(request.images, fits)) return;
+  const Scene scene(static_cast<int>(width), static_cast<int>(height));
+  request.images.clear();
+  for (int64_t i = 0; i < n_views; ++i)
+    request.images.push_back(
+        scene.draw(i == 0 ? Camera::kFront : Camera::kWrist, 0.4 + 0.1 * static_cast<double>(i)));
+}
+
 std::vector<StageWork> stage_work(const Resolved& resolved, const Request& request,
                                   const Session& session, const RuntimeFacts& facts) {
   const std::vector<std::string> names = session.stages();

@@ -33,8 +33,17 @@ Result<Session> Session::open(const std::string& provider_path, const std::strin
 Result<void> Session::check(int code, const std::string& what) const {
   if (code == 0) return {};
   const char* reason = outrider_session_error(handle_.get());
-  return make_error(code_of(code), "%s: %s (code %d)", what.c_str(),
-                    reason && *reason ? reason : "no reason given", code);
+  if (reason == nullptr || *reason == 0) reason = "no reason given";
+  // Many reasons begin with what they are about: "stage context: ...", "images: ...".
+  const std::string subject = what.substr(what.find(' ') + 1);
+  std::string_view line = reason;
+  // The host puts its verb and the code in front of what the provider said.
+  const std::string host_words = ": code " + std::to_string(code) + ": ";
+  if (const size_t at = line.find(host_words); at != std::string_view::npos && at < 80)
+    line.remove_prefix(at + host_words.size());
+  const bool named = line.starts_with(what) || line.starts_with(subject);
+  return make_error(code_of(code), "%s%s%s (code %d)", named ? "" : what.c_str(), named ? "" : ": ",
+                    line.data(), code);
 }
 
 Result<uint32_t> Session::port(std::string_view name) const {

@@ -177,7 +177,7 @@ TEST(Run, the_seed_changes_the_chunk_and_the_same_seed_does_not) {
 TEST(Run, refuses_a_wrong_count_of_pictures_unequal_sizes_and_missing_inputs) {
   const std::string a = picture("a.png", 64, 48), b = picture("b.png", 48, 64);
   EXPECT_NE(run({"run", tiny_policy(), "--image", a, "--prompt", "x"})
-                .err.find("1 pictures, n_views is 2"),
+                .err.find("1 picture, n_views is 2"),
             std::string::npos);
   EXPECT_NE(
       run({"run", tiny_policy(), "--image", a, "--image", b, "--prompt", "x"}).err.find("one size"),

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/output_file.h"
 #include "support.h"
 
 namespace outrider::cli {
@@ -97,11 +98,11 @@ TEST(Npy, a_header_longer_than_the_file_is_refused) {
 
 TEST(WriteFile, leaves_nothing_behind_when_the_folder_is_missing) {
   const std::string folder = cli_test::scratch("write");
-  const auto wrote = write_file(folder + "/none/a.txt", "x");
+  const auto wrote = write_output(folder + "/none/a.txt", "x");
   ASSERT_FALSE(wrote);
   EXPECT_NE(std::string(wrote.error().text).find(folder), std::string::npos);
-  ASSERT_TRUE(write_file(folder + "/a.txt", "one"));
-  ASSERT_TRUE(write_file(folder + "/a.txt", "two"));
+  ASSERT_TRUE(write_output(folder + "/a.txt", "one"));
+  ASSERT_TRUE(write_output(folder + "/a.txt", "two"));
   EXPECT_EQ(cli_test::read(folder + "/a.txt"), "two");
 }
 

@@ -190,4 +190,21 @@ Result<PiOpenConfig> read_pi_open_config(const Json& json) {
   return config;
 }
 
+Result<void> check_pi_sizes(const PiOpenConfig& config, const PiConfig& file,
+                            const std::string& path) {
+  if (config.action_steps != file.action_steps || config.action_dim != file.action_dim) {
+    return make_error(
+        Code::kShape, "config: action_steps x action_dim is %lld x %lld, but %s has %lld x %lld",
+        static_cast<long long>(config.action_steps), static_cast<long long>(config.action_dim),
+        path.c_str(), static_cast<long long>(file.action_steps),
+        static_cast<long long>(file.action_dim));
+  }
+  if (config.image_channels != 3) {
+    return make_error(Code::kShape,
+                      "config: image_channels is %lld, the vision tower of %s reads 3",
+                      static_cast<long long>(config.image_channels), path.c_str());
+  }
+  return {};
+}
+
 }  // namespace outrider

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "models/pi_config.h"
 
 namespace outrider {
 
@@ -36,5 +37,9 @@ const char* choice_name(SwitchChoice choice);
 // `json` is the parsed flat object with model_family "pi0". Errors: kInvalid naming key, value
 // found, value allowed; kUnsupported for a backend other than "cpu" and for policy_dir.
 Result<PiOpenConfig> read_pi_open_config(const Json& json);
+
+// Do the sizes fit those of the policy file at `path`? Errors: kShape with both.
+Result<void> check_pi_sizes(const PiOpenConfig& config, const PiConfig& file,
+                            const std::string& path);
 
 }  // namespace outrider

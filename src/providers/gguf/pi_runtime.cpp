@@ -56,23 +56,6 @@ std::string plain(std::string text) {
   return text;
 }
 
-Result<void> check_sizes(const PiOpenConfig& config, const PiConfig& file,
-                         const std::string& path) {
-  if (config.action_steps != file.action_steps || config.action_dim != file.action_dim) {
-    return make_error(
-        Code::kShape, "config: action_steps x action_dim is %lld x %lld, but %s has %lld x %lld",
-        static_cast<long long>(config.action_steps), static_cast<long long>(config.action_dim),
-        path.c_str(), static_cast<long long>(file.action_steps),
-        static_cast<long long>(file.action_dim));
-  }
-  if (config.image_channels != 3) {
-    return make_error(Code::kShape,
-                      "config: image_channels is %lld, the vision tower of %s reads 3",
-                      static_cast<long long>(config.image_channels), path.c_str());
-  }
-  return {};
-}
-
 const char* precision_name(Precision precision) {
   return precision == Precision::kInt8 ? "int8" : precision == Precision::kBf16 ? "bf16" : "f32";
 }
@@ -88,7 +71,7 @@ Result<std::unique_ptr<PiRuntime>> PiRuntime::open(const PiOpenConfig& config) {
   if (!files) return files.error();
   runtime->files_ = files.value();
   runtime->pi_config_ = files.value()->config;
-  OUTRIDER_TRY(check_sizes(config, runtime->pi_config_, config.model_path));
+  OUTRIDER_TRY(check_pi_sizes(config, runtime->pi_config_, config.model_path));
   if (config.num_steps > 0) runtime->pi_config_.n_denoise_steps = config.num_steps;
   auto precision = resolve_precision(config, *files.value());
   if (!precision) return precision.error();
