@@ -155,7 +155,8 @@ void print_report(const Report& r, const BenchOptions& options, Output& out) {
     row(stage["name"].get<std::string>(), stage["ms"], &stage);
   row("output", r["output_ms"], nullptr);
   row("total", r["total_ms"], nullptr);
-  out.text("\n{} samples{}; open {:.0f} ms, first tick {:.2f} ms", r["total_ms"]["n"].get<size_t>(),
+  out.text("\n{} sample{}{}; open {:.0f} ms, first tick {:.2f} ms",
+           r["total_ms"]["n"].get<size_t>(), r["total_ms"]["n"].get<size_t>() == 1 ? "" : "s",
            r["total_ms"]["p99"].is_null() ? " (p99 needs 100)" : "", r["open_ms"].get<double>(),
            r["first_ms"].get<double>());
   if (r["after_idle_ms"].is_number())
