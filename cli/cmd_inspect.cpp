@@ -26,6 +26,7 @@ int print_tokens(Context& context, std::string path) {
   const std::string& text = context.args.text("--tokens");
   auto state = parse_csv(context.args.text("--state"));
   if (!state) return context.fail(state.error());
+  if (!context.args.given("--state")) state.value().clear();
   if (path.ends_with(".json")) {  // the tokenizer is in the model file
     auto resolved = resolve(path, wish_of(context.args, kInspect));
     if (!resolved) return context.fail(resolved.error());

@@ -1,6 +1,7 @@
 #include "cli/inspect.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -343,9 +344,14 @@ Result<Report> inspect_tokens(const std::string& path, const std::string& text,
   if (!tokenizer) return tokenizer.error();
   const PiFamilyGuess guess = guess_policy_family(file.value());
   const bool pi05 = guess.family == PiFamily::kPi05;
+  static constexpr std::array<float, 8> zeros = {};
   if (guess.family) {
     auto config = read_pi_policy_config(file.value());
     if (!config) return config.error();
+    if (state.empty()) {  // not given: what run uses then
+      const int64_t n = std::clamp<int64_t>(config.value().action_dim, 1, zeros.size());
+      state = std::span(zeros).first(static_cast<size_t>(n));
+    }
     OUTRIDER_TRY(check_state(state, *guess.family, config.value().action_dim));
     state = state.first(std::min(state.size(), static_cast<size_t>(PiRuntime::kMaxTextState)));
   }

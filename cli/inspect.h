@@ -17,7 +17,7 @@ struct Inspection {
 Result<Inspection> inspect_file(const std::string& path, const Wish& wish = {});
 
 // Token ids of `text` as the policy face makes them, with their pieces; state as for PI0.5's
-// prompt. Errors: kUnsupported when the file has no tokenizer this build knows.
+// prompt, empty: zeros. Errors: kUnsupported when the file has no tokenizer this build knows.
 Result<Report> inspect_tokens(const std::string& path, const std::string& text,
                               std::span<const float> state);
 

@@ -223,6 +223,9 @@ TEST(Inspect, refuses_tokens_in_the_words_of_the_run) {
   for (int i = 0; i < 2000; ++i) long_text += "\xC3\xA9";
   both(long_text, "0");
   EXPECT_EQ(run({"inspect", tiny_policy(), "--tokens", ""}).status, 1);
+  const std::string narrow = scratch("narrow") + "/pi0.gguf";  // seven values an action
+  ASSERT_EQ(run({"make-model", "pi0", narrow}).status, 0);
+  EXPECT_EQ(run({"inspect", narrow, "--tokens", "x"}).status, 0);
   EXPECT_EQ(run({"inspect", tiny_policy(), "--tokens", "x", "--state", "nan"}).status,
             run({"run", tiny_policy(), "--state", "nan"}).status);
 }
