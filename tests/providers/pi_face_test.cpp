@@ -274,6 +274,9 @@ TEST(PiLibrary, stays_usable_through_a_retained_reference) {
 
 // Python's multiprocessing forks: the child has none of the kernel threads.
 TEST(PiLibrary, a_forked_child_uses_drops_and_opens_runtimes_without_hanging) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer does not follow threads made after a fork";
+#endif
   const PiPair& pair = tiny_pair(PiFamily::kPi05);
   const std::string config = config_json({.pair = pair, .extra = R"("n_threads":3)"});
   auto inherited = std::make_unique<PiProvider>(config);
