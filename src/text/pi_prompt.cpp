@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/assert.h"
 #include "base/utf8.h"
 
 namespace outrider {
@@ -51,13 +52,12 @@ struct TextSink {
   }
 };
 
-int reference_bin(float x) noexcept {
-  if (std::isnan(x)) return 255;
-  const double value = x;
+int reference_bin(double value) noexcept {
+  if (std::isnan(value)) return 255;
   const auto edge = [](int k) { return -1.0 + k / 128.0; };
   const int bin = static_cast<int>(std::clamp(std::floor((value + 1) * 128), -1.0, 255.0));
-  // The sum may round up onto an edge that x lies below; it never rounds down past one, because
-  // every edge plus one is a double itself.
+  // The sum may round up onto an edge that the value lies below; it never rounds down past one,
+  // because every edge plus one is a double itself.
   return bin >= 0 && edge(bin) > value ? bin - 1 : bin;
 }
 
@@ -68,35 +68,58 @@ int jetson_bin(float x) noexcept {
   return std::clamp(static_cast<int>(std::floor((x + 1.0f) * 128.0f)), 0, 255);
 }
 
-}  // namespace
-
-int state_bin(float x, StateBins rule) noexcept {
-  return rule == StateBins::kReference ? reference_bin(x) : jetson_bin(x);
-}
-
-std::string clean_instruction(std::string_view text) {
-  while (const size_t n = space_in_front(text)) text.remove_prefix(n);
-  while (const size_t n = space_at_back(text)) text.remove_suffix(n);
-  std::string cleaned(text);
-  std::replace_if(
-      cleaned.begin(), cleaned.end(), [](char c) { return c == '_' || c == '\n'; }, ' ');
-  return cleaned;
-}
-
-size_t write_pi05_text(std::string_view instruction, std::span<const float> state, StateBins rule,
-                       std::span<char> out) noexcept {
+// bin: number of the i-th state value.
+template <class Bin>
+size_t write_text(std::string_view instruction, size_t n_state, Bin&& bin,
+                  std::span<char> out) noexcept {
   TextSink sink{out};
   sink.put("Task: ");
   sink.put(instruction);
   sink.put(", State: ");
-  for (size_t i = 0; i < state.size(); ++i) {
+  for (size_t i = 0; i < n_state; ++i) {
     char number[4];  // "-1" .. "255"
-    const auto end = std::to_chars(number, number + sizeof(number), state_bin(state[i], rule)).ptr;
+    const auto end = std::to_chars(number, number + sizeof(number), bin(i)).ptr;
     if (i > 0) sink.put(" ");
     sink.put({number, static_cast<size_t>(end - number)});
   }
   sink.put(";\nAction: ");
   return sink.n_bytes;
+}
+
+}  // namespace
+
+int state_bin(float x, StateBins rule) noexcept {
+  return rule == StateBins::kReference ? reference_bin(x) : jetson_bin(x);
+}
+int state_bin(double x) noexcept {
+  return reference_bin(x);
+}
+
+std::string clean_instruction(std::string_view text) {
+  std::string cleaned(text.size(), ' ');
+  cleaned.resize(clean_instruction(text, cleaned));
+  return cleaned;
+}
+
+size_t clean_instruction(std::string_view text, std::span<char> out) noexcept {
+  while (const size_t n = space_in_front(text)) text.remove_prefix(n);
+  while (const size_t n = space_at_back(text)) text.remove_suffix(n);
+  OUTRIDER_ASSERT(text.size() <= out.size());
+  std::replace_copy_if(
+      text.begin(), text.end(), out.begin(), [](char c) { return c == '_' || c == '\n'; }, ' ');
+  return text.size();
+}
+
+size_t write_pi05_text(std::string_view instruction, std::span<const float> state, StateBins rule,
+                       std::span<char> out) noexcept {
+  return write_text(
+      instruction, state.size(), [&](size_t i) { return state_bin(state[i], rule); }, out);
+}
+
+size_t write_pi05_text(std::string_view instruction, std::span<const double> state,
+                       std::span<char> out) noexcept {
+  return write_text(
+      instruction, state.size(), [&](size_t i) { return state_bin(state[i]); }, out);
 }
 
 SpmTokenizer::Encoded encode_pi0(const SpmTokenizer& tokenizer, std::string_view prompt,

@@ -18,10 +18,15 @@ enum class StateBins : uint8_t {
 
 // Bin of one normalised value: -1 .. 255.
 int state_bin(float x, StateBins rule) noexcept;
+// The same for a value that was normalised in double, as the served policy does: reference edges.
+int state_bin(double x) noexcept;
 
 // Trim (Unicode white space at both ends), then '_' and newline to blank: the cleaning of the
 // served policy, not of the plain face. Blanks that the replacement makes at an end stay.
 std::string clean_instruction(std::string_view text);
+// [hot] The same into the caller's memory, which must not be smaller than the text. Returns the
+// bytes written.
+size_t clean_instruction(std::string_view text, std::span<char> out) noexcept;
 
 inline constexpr size_t kPi05TextStates = 8;
 
@@ -30,6 +35,9 @@ inline constexpr size_t kPi05TextStates = 8;
 // instruction is changed. The plain face has at most kPi05TextStates numbers and stands zeros (bin
 // 128) for a missing state: both are the caller's part.
 size_t write_pi05_text(std::string_view instruction, std::span<const float> state, StateBins rule,
+                       std::span<char> out) noexcept;
+// The same with values normalised in double and the reference's edges; any number of them.
+size_t write_pi05_text(std::string_view instruction, std::span<const double> state,
                        std::span<char> out) noexcept;
 
 inline constexpr int32_t kPiBos = 2;

@@ -51,6 +51,9 @@ class SpmTokenizer {
   // model and for pieces of absurd size.
   static Result<SpmTokenizer> from_gguf(const GgufFile& file);
   static Result<SpmTokenizer> from_vocab(SpmVocab vocab);
+  // [setup] A SentencePiece model file (.model), see sentencepiece.h. Errors name `name`.
+  static Result<SpmTokenizer> from_sentencepiece(std::span<const std::byte> bytes,
+                                                 const std::string& name);
 
   SpmTokenizer(SpmTokenizer&&) noexcept;
   SpmTokenizer& operator=(SpmTokenizer&&) noexcept;
