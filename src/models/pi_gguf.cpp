@@ -200,6 +200,10 @@ Result<void> check_projector(const GgufFile& policy, const GgufFile& vision,
 
 }  // namespace
 
+const PiNames& pi_gguf_names() {
+  return kNames;
+}
+
 bool is_pi_policy(const GgufFile& file) {
   const std::string name = architecture(file);
   return name == "pi0" || name == "pi05" || name == "pi0.5";

@@ -29,6 +29,8 @@ Result<PiConfig> read_pi_config(const GgufFile& policy, const GgufFile& vision);
 Result<PiConfig> read_pi_policy_config(const GgufFile& policy);
 // The embedding table alone: [vocab, width], borrowed from the file. Errors: kNotFound.
 Result<Matrix> read_pi_embedding(const GgufFile& policy, const PiConfig& config);
+// The names of tensors in such files.
+const PiNames& pi_gguf_names();
 Result<PiWeights> read_pi_gguf(const GgufFile& policy, const GgufFile& vision);
 
 }  // namespace outrider

@@ -55,6 +55,10 @@ constexpr const char* kTiedEmbedding = "paligemma_with_expert.paligemma.lm_head.
 
 }  // namespace
 
+const PiNames& pi_safetensors_names() {
+  return kNames;
+}
+
 Result<PiFamily> guess_family(const SafeTensorsFile& file) {
   constexpr std::string_view kDense = ".dense.weight";
   if (file.tensor("time_mlp_in.weight") != nullptr) return PiFamily::kPi05;

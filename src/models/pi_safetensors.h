@@ -10,6 +10,9 @@ namespace outrider {
 // action_time_mlp_in. Errors: kNotFound when neither fits.
 Result<PiFamily> guess_family(const SafeTensorsFile& file);
 
+// openpi's PyTorch names.
+const PiNames& pi_safetensors_names();
+
 // config must be complete. Errors as read_pi_weights.
 Result<PiWeights> read_pi_safetensors(const SafeTensorsFile& file, const PiConfig& config);
 
