@@ -178,11 +178,11 @@ void run_product(benchmark::State& state, Shape s, Precision precision, bool gat
 }
 
 void run_attention(benchmark::State& state, int64_t n_q, int64_t n_keys, int32_t heads,
-                   int32_t kv_heads, int32_t dim) {
+                   int32_t kv_heads, int32_t dim, DType type) {
   const auto q = small_integers(n_q * heads * dim, 1),
              k = small_integers(n_keys * kv_heads * dim, 2);
-  float* storage = aligned(ops().kv_bytes(n_keys, kv_heads, dim) / 4);
-  const KvCache cache{storage, n_keys, kv_heads, dim};
+  float* storage = aligned(ops().kv_bytes(n_keys, kv_heads, dim, type) / 4);
+  const KvCache cache{storage, n_keys, kv_heads, dim, type};
   ops().kv_store(cache, 0, {k.data(), n_keys, kv_heads * dim}, {k.data(), n_keys, kv_heads * dim});
   std::vector<float> out(q.size());
   AttentionArgs args;
@@ -193,7 +193,19 @@ void run_attention(benchmark::State& state, int64_t n_q, int64_t n_keys, int32_t
   args.out = {out.data(), n_q, heads * dim};
   Timed timed;
   timed.run(state, [&] { ops().attention(args, cache); });
-  report(state, timed.best, 4.0 * double(n_q) * double(n_keys) * heads * dim, roof().f32_gops, 0);
+  report(state, timed.best, 4.0 * double(n_q) * double(n_keys) * heads * dim,
+         type == DType::kF32 ? roof().f32_gops : roof().bf16_gops, 0);
+  std::free(storage);
+}
+
+void run_kv_store(benchmark::State& state, int64_t n, int32_t kv_heads, int32_t dim, DType type) {
+  const auto k = small_integers(n * kv_heads * dim, 2);
+  float* storage = aligned(ops().kv_bytes(n, kv_heads, dim, type) / 4);
+  const KvCache cache{storage, n, kv_heads, dim, type};
+  const View<const float> rows{k.data(), n, kv_heads * dim};
+  Timed timed;
+  timed.run(state, [&] { ops().kv_store(cache, 0, rows, rows); });
+  state.counters["best_ms"] = timed.best * 1e3;
   std::free(storage);
 }
 
@@ -240,10 +252,21 @@ void register_all() {
       benchmark::RegisterBenchmark((std::string(s.name) + suffix).c_str(), run_product, s,
                                    precision, true);
   }
-  benchmark::RegisterBenchmark("attention/vision", run_attention, 256, 256, 16, 16, 72);
-  benchmark::RegisterBenchmark("attention/prefix", run_attention, 560, 560, 8, 1, 256);
-  benchmark::RegisterBenchmark("attention/expert", run_attention, 50, 610, 8, 1, 256);
-  benchmark::RegisterBenchmark("attention/decode", run_attention, 1, 968, 8, 1, 256);
+  for (auto [type, suffix] : {std::pair{DType::kF32, "/f32"}, {DType::kBf16, "/bf16"}}) {
+    const auto attention = [&](const char* name, int64_t n_q, int64_t n_keys, int32_t heads,
+                               int32_t kv_heads, int32_t dim) {
+      benchmark::RegisterBenchmark((std::string(name) + suffix).c_str(), run_attention, n_q, n_keys,
+                                   heads, kv_heads, dim, type);
+    };
+    attention("attention/vision", 256, 256, 16, 16, 72);
+    attention("attention/prefix", 560, 560, 8, 1, 256);
+    attention("attention/expert", 50, 610, 8, 1, 256);
+    attention("attention/decode", 1, 968, 8, 1, 256);
+    benchmark::RegisterBenchmark((std::string("kv_store/vision") + suffix).c_str(), run_kv_store,
+                                 256, 16, 72, type);
+    benchmark::RegisterBenchmark((std::string("kv_store/prefix") + suffix).c_str(), run_kv_store,
+                                 560, 1, 256, type);
+  }
   benchmark::RegisterBenchmark("rows/rms_norm", run_rows, "rms_norm", 560, 2048);
   benchmark::RegisterBenchmark("rows/layer_norm", run_rows, "layer_norm", 512, 1152);
   benchmark::RegisterBenchmark("rows/gelu", run_rows, "gelu", 512, 4304);

@@ -1,108 +1,45 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 
 #include "base/assert.h"
+#include "kernels/kv_cache.h"
 #include "kernels/linear.h"
 
 namespace outrider {
 namespace {
 
-// Query rows that share one pass over the keys and values of a head. Scores and their packed form
-// of 64 rows and 1000 keys are 512 kB: they stay in L2.
-constexpr int64_t kBlockRows = 64;
-constexpr int64_t kTileFloats = kTileMaxRows * kTileMaxPanels * kPanelLanes;
+// Query rows that share one pass over the keys and values of a head: these come from L2 then.
+constexpr int64_t kBlockRows = 112;
 
 int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }
 
-// Where one head's keys and values are.
-struct HeadCache {
-  float* keys;
-  float* values;
-  int64_t key_panel, value_panel;  // floats from one panel to the next
-};
-
-int64_t head_floats(int64_t capacity, int64_t head_dim) {
-  return round_up(capacity, kPanelLanes) * head_dim + round_up(head_dim, kPanelLanes) * capacity;
-}
-
-HeadCache head_of(const KvCache& cache, int64_t head) {
-  HeadCache h;
-  h.keys = static_cast<float*>(cache.data) + head * head_floats(cache.capacity, cache.head_dim);
-  h.values = h.keys + round_up(cache.capacity, kPanelLanes) * cache.head_dim;
-  h.key_panel = int64_t{cache.head_dim} * kPanelLanes;
-  h.value_panel = cache.capacity * kPanelLanes;
-  return h;
-}
-
-float* key_at(const HeadCache& h, int64_t token) {
-  return h.keys + token / kPanelLanes * h.key_panel + token % kPanelLanes;
-}
-
+// One thread's scratch, byte offsets. Sized for f32, which bf16 does not exceed.
 struct ScratchPlan {
-  size_t queries, scores, weights, tile, total;
+  size_t queries, scores, weights, sums, pair, total;
 
-  ScratchPlan(int64_t max_keys, int32_t max_head_dim) {
-    const auto keys = static_cast<size_t>(round_up(max_keys, kPanelLanes));
+  explicit ScratchPlan(int64_t max_head_dim) {
+    const int64_t dim = round_up(max_head_dim, kPanelLanes);
     size_t at = 0;
-    const auto take = [&](size_t floats) {
+    const auto take = [&](int64_t floats) {
       const size_t here = at;
-      at += (floats * sizeof(float) + 63) / 64 * 64;
+      at += (static_cast<size_t>(floats) * sizeof(float) + 63) / 64 * 64;
       return here;
     };
-    queries = take(static_cast<size_t>(kBlockRows) * static_cast<size_t>(max_head_dim));
-    scores = take(kBlockRows * keys);
-    weights = take(kBlockRows * keys);
-    tile = take(kTileFloats);
+    queries = take(kBlockRows * dim);
+    scores = take(kTileMaxRows * kAttentionBlockKeys);
+    weights = take(kTileMaxRows * kAttentionBlockKeys);
+    sums = take(kBlockRows * dim);
+    pair = take(dim);
     total = (at + 4095) / 4096 * 4096;
   }
 };
 
 }  // namespace
-
-size_t kv_cache_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim) {
-  return static_cast<size_t>(head_floats(capacity, head_dim)) * static_cast<size_t>(n_kv_heads) *
-         sizeof(float);
-}
-
-void kv_cache_store(const KvCache& cache, int64_t first, View<const float> k,
-                    View<const float> v) noexcept {
-  const int64_t dim = cache.head_dim;
-  OUTRIDER_ASSERT(first >= 0 && k.rows == v.rows && first + k.rows <= cache.capacity);
-  OUTRIDER_ASSERT(k.cols == cache.n_kv_heads * dim && v.cols == k.cols);
-  for (int64_t head = 0; head < cache.n_kv_heads; ++head) {
-    const HeadCache h = head_of(cache, head);
-    for (int64_t i = 0; i < k.rows; ++i) {
-      const int64_t token = first + i;
-      const float* key = k.row(i) + head * dim;
-      const float* value = v.row(i) + head * dim;
-      float* to = key_at(h, token);
-      for (int64_t d = 0; d < dim; ++d) to[d * kPanelLanes] = key[d];
-      for (int64_t d = 0; d < round_up(dim, kPanelLanes); ++d)
-        h.values[d / kPanelLanes * h.value_panel + token * kPanelLanes + d % kPanelLanes] =
-            d < dim ? value[d] : 0;
-    }
-  }
-}
-
-void kv_cache_load(const KvCache& cache, int64_t first, int64_t n, float* k, float* v) noexcept {
-  const int64_t dim = cache.head_dim, width = cache.n_kv_heads * dim;
-  OUTRIDER_ASSERT(first >= 0 && n >= 0 && first + n <= cache.capacity);
-  for (int64_t head = 0; head < cache.n_kv_heads; ++head) {
-    const HeadCache h = head_of(cache, head);
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t token = first + i;
-      for (int64_t d = 0; d < dim; ++d) {
-        const int64_t to = i * width + head * dim + d;
-        if (k) k[to] = key_at(h, token)[d * kPanelLanes];
-        if (v)
-          v[to] = h.values[d / kPanelLanes * h.value_panel + token * kPanelLanes + d % kPanelLanes];
-      }
-    }
-  }
-}
 
 // One call, cut: the rows of a kv head are those of all its query heads, head after head.
 struct AttentionRunner::Job {
@@ -110,6 +47,7 @@ struct AttentionRunner::Job {
   const KvCache& cache;
   int64_t rows_per_head;  // query rows that read one kv head
   int64_t n_q;
+  float scale;  // of scores, so that weights are powers of two
 
   int64_t query(int64_t row) const { return row % n_q; }
   int64_t column(int64_t kv_head, int64_t row) const {
@@ -127,7 +65,7 @@ Result<void> AttentionRunner::reserve(int64_t max_keys, int32_t max_head_dim) {
                       static_cast<long long>(max_keys), static_cast<int>(kAttentionMaxKeys));
   max_keys_ = std::max(max_keys, max_keys_);
   max_head_dim_ = std::max(max_head_dim, max_head_dim_);
-  thread_bytes_ = ScratchPlan(max_keys_, max_head_dim_).total;
+  thread_bytes_ = ScratchPlan(max_head_dim_).total;
   return scratch_.reserve(thread_bytes_ * static_cast<size_t>(pool_.n_threads()));
 }
 
@@ -138,100 +76,187 @@ void AttentionRunner::run(const AttentionArgs& args, const KvCache& cache) noexc
   OUTRIDER_ASSERT(dim <= max_head_dim_ && args.q.cols == args.n_heads * dim);
   OUTRIDER_ASSERT(args.out.rows == args.q.rows && args.out.cols == args.q.cols);
   OUTRIDER_ASSERT(args.out.data != args.q.data || args.q.rows == 0);
+  OUTRIDER_ASSERT(args.scale > 0);
   if (args.q.rows == 0) return;
-  const Job job{args, cache, args.q.rows * (args.n_heads / cache.n_kv_heads), args.q.rows};
+  constexpr float kLog2E = 1.44269504088896341f;
+  const Job job{args, cache, args.q.rows * (args.n_heads / cache.n_kv_heads), args.q.rows,
+                args.scale * kLog2E};
   pool_.run([&](int t) { work(job, t); });
 }
+
+// Rows of one kv head, on one thread.
+class AttentionRunner::Block {
+ public:
+  Block(const KernelTable& table, const Job& job, int64_t kv_head, int64_t first_row,
+        int64_t n_rows, std::byte* scratch, const ScratchPlan& plan)
+      : table_(table),
+        job_(job),
+        head_(head_of(job.cache, kv_head)),
+        kv_head_(kv_head),
+        first_row_(first_row),
+        tiles_(n_rows, table.max_rows),
+        bf16_(job.cache.type == DType::kBf16),
+        format_(!bf16_                                      ? kTileF32
+                : table.tile[kTileBf16Dot][0][0] != nullptr ? kTileBf16Dot
+                                                            : kTileBf16),
+        a_bytes_(format_ == kTileBf16Dot ? 2 : 4),
+        w_bytes_(bf16_ ? 2 : 4),
+        dim_(job.cache.head_dim),
+        n_k_(bf16_ ? round_up(dim_, 2) : dim_),
+        value_stride_(round_up(dim_, kPanelLanes)),
+        queries_(scratch + plan.queries),
+        weights_(scratch + plan.weights),
+        pair_(scratch + plan.pair),
+        scores_(reinterpret_cast<float*>(scratch + plan.scores)),
+        sums_(reinterpret_cast<float*>(scratch + plan.sums)) {}
+
+  void run() noexcept {
+    int64_t n_keys = 0;
+    for (int64_t i = 0; i < tiles_.n_tiles; ++i) {
+      n_keys = std::max(n_keys, keys_of(i));
+      pack_queries(i);
+    }
+    std::fill_n(largest_, kBlockRows, -std::numeric_limits<float>::infinity());
+    std::fill_n(sum_, kBlockRows, 0.0f);
+    for (int64_t key = 0; key < n_keys; key += kAttentionBlockKeys)
+      add_keys(key, std::min(kAttentionBlockKeys, n_keys - key));
+    for (int64_t i = 0; i < tiles_.n_tiles; ++i) finish(i);
+  }
+
+ private:
+  int64_t row(int64_t tile, int64_t r) const { return first_row_ + tiles_.first(tile) + r; }
+  // Keys that some row of a tile sees.
+  int64_t keys_of(int64_t tile) const {
+    int64_t n = 0;
+    for (int64_t r = 0; r < tiles_.rows(tile); ++r) n = std::max(n, job_.visible(row(tile, r)));
+    return n;
+  }
+  std::byte* queries(int64_t tile) const { return queries_ + tiles_.first(tile) * n_k_ * a_bytes_; }
+  float* sums(int64_t tile) const { return sums_ + tiles_.first(tile) * value_stride_; }
+
+  // Rows of n values, packed for a tile. rounded to bf16 when the cache is.
+  void pack(const float* const* rows, int64_t n_rows, int64_t n, std::byte* out) noexcept {
+    if (format_ == kTileBf16Dot) {
+      table_.pack_bf16(rows, static_cast<int32_t>(n_rows), n, reinterpret_cast<uint16_t*>(out));
+    } else {
+      table_.pack_f32(rows, static_cast<int32_t>(n_rows), n, bf16_, bf16_,
+                      reinterpret_cast<float*>(out));
+    }
+  }
+
+  void pack_queries(int64_t tile) noexcept {
+    const float* rows[kTileMaxRows];
+    for (int64_t r = 0; r < tiles_.rows(tile); ++r)
+      rows[r] = job_.args.q.row(job_.query(row(tile, r))) + job_.column(kv_head_, row(tile, r));
+    pack(rows, tiles_.rows(tile), dim_, queries(tile));
+  }
+
+  // Keys [key, key + n): a block.
+  void add_keys(int64_t key, int64_t n) noexcept {
+    const bool odd = bf16_ && n % 2 == 1;
+    if (odd) take_last_value(key + n - 1);
+    for (int64_t i = 0; i < tiles_.n_tiles; ++i) {
+      if (keys_of(i) <= key) continue;
+      score(i, key, n);
+      weigh(i, key, n);
+      add_values(i, key, odd ? n - 1 : n, odd);
+    }
+  }
+
+  // scores = q k^T
+  void score(int64_t tile, int64_t key, int64_t n) noexcept {
+    const std::byte* keys = head_.keys + key / kPanelLanes * head_.key_panel;
+    run_tiles(table_, format_, queries(tile), tiles_.rows(tile), keys, head_.key_panel,
+              (n + kPanelLanes - 1) / kPanelLanes, n_k_, scores_, kAttentionBlockKeys, false,
+              queries(tile), keys);
+  }
+
+  // Scores to packed weights; what was summed before is scaled.
+  void weigh(int64_t tile, int64_t key, int64_t n) noexcept {
+    const float* rows[kTileMaxRows];
+    for (int64_t r = 0; r < tiles_.rows(tile); ++r) {
+      float* s = scores_ + r * kAttentionBlockKeys;
+      rows[r] = s;
+      const int64_t seen = std::min(job_.visible(row(tile, r)) - key, n),
+                    padded = round_up(n, kPanelLanes);
+      if (seen <= 0) {
+        std::fill_n(s, padded, 0.0f);
+        continue;
+      }
+      const int64_t i = tiles_.first(tile) + r;
+      const float factor =
+          table_.softmax_block(s, seen, padded, job_.scale, &largest_[i], &sum_[i]);
+      float* sums_row = sums(tile) + r * value_stride_;
+      if (key > 0 && factor != 1) table_.scale_row(sums_row, factor, value_stride_, sums_row);
+    }
+    pack(rows, tiles_.rows(tile), n, weights_);
+  }
+
+  // sums += weights v, and for a last token without a partner the copy of it.
+  void add_values(int64_t tile, int64_t key, int64_t n, bool with_last) noexcept {
+    const int64_t n_rows = tiles_.rows(tile), n_panels = value_stride_ / kPanelLanes;
+    const std::byte* values = head_.values + key * kPanelLanes * w_bytes_;
+    if (n > 0)
+      run_tiles(table_, format_, weights_, n_rows, values, head_.value_panel, n_panels, n,
+                sums(tile), value_stride_, key > 0, weights_, values);
+    if (with_last)
+      run_tiles(table_, format_, weights_ + n * n_rows * a_bytes_, n_rows, pair_,
+                2 * kPanelLanes * w_bytes_, n_panels, 2, sums(tile), value_stride_, key + n > 0,
+                weights_, pair_);
+  }
+
+  // A token's values with zeros for its partner, which nobody stored or which is not seen.
+  void take_last_value(int64_t token) noexcept {
+    for (int64_t p = 0; p < value_stride_ / kPanelLanes; ++p) {
+      uint32_t words[kPanelLanes];
+      std::memcpy(words, head_.values + p * head_.value_panel + token / 2 * sizeof words,
+                  sizeof words);
+      for (uint32_t& word : words) word &= 0xffff;
+      std::memcpy(pair_ + p * static_cast<int64_t>(sizeof words), words, sizeof words);
+    }
+  }
+
+  // out = sums / sum of weights
+  void finish(int64_t tile) noexcept {
+    for (int64_t r = 0; r < tiles_.rows(tile); ++r) {
+      float* out =
+          job_.args.out.row(job_.query(row(tile, r))) + job_.column(kv_head_, row(tile, r));
+      const float sum = sum_[tiles_.first(tile) + r];
+      if (job_.visible(row(tile, r)) == 0) {
+        std::fill_n(out, dim_, 0.0f);
+      } else {
+        table_.scale_row(sums(tile) + r * value_stride_, 1 / sum, dim_, out);
+      }
+    }
+  }
+
+  const KernelTable& table_;
+  const Job& job_;
+  const HeadCache head_;
+  const int64_t kv_head_, first_row_;
+  const RowTiles tiles_;
+  const bool bf16_;
+  const TileFormat format_;
+  const int64_t a_bytes_, w_bytes_;  // of one value
+  const int64_t dim_, n_k_;          // as the caller counts it, as tiles do
+  const int64_t value_stride_;       // floats
+  std::byte *queries_, *weights_, *pair_;
+  float *scores_, *sums_;
+  float largest_[kBlockRows], sum_[kBlockRows];  // of scores so far, of weights so far
+};
 
 // The thread's share of all rows of all kv heads, in blocks that do not cross a kv head.
 void AttentionRunner::work(const Job& job, int thread_index) noexcept {
   const Range share =
       part_of(job.rows_per_head * job.cache.n_kv_heads, thread_index, pool_.n_threads());
   std::byte* scratch = scratch_.data() + thread_bytes_ * static_cast<size_t>(thread_index);
+  const ScratchPlan plan(max_head_dim_);
   for (int64_t row = share.first; row < share.last;) {
     const int64_t kv_head = row / job.rows_per_head, first = row % job.rows_per_head;
     const int64_t run = std::min(share.last - row, job.rows_per_head - first);
-    const int64_t n_blocks = (run + kBlockRows - 1) / kBlockRows;
-    const int64_t n = (run + n_blocks - 1) / n_blocks;
-    block(job, kv_head, first, n, scratch);
+    const int64_t n = std::min(run, kBlockRows);
+    Block(table_, job, kv_head, first, n, scratch, plan).run();
     row += n;
-  }
-}
-
-void AttentionRunner::block(const Job& job, int64_t kv_head, int64_t first_row, int64_t n_rows,
-                            std::byte* scratch) noexcept {
-  const AttentionArgs& args = job.args;
-  const int64_t dim = job.cache.head_dim;
-  const HeadCache head = head_of(job.cache, kv_head);
-  const ScratchPlan plan(max_keys_, max_head_dim_);
-  auto* queries = reinterpret_cast<float*>(scratch + plan.queries);
-  auto* scores = reinterpret_cast<float*>(scratch + plan.scores);
-  auto* weights = reinterpret_cast<float*>(scratch + plan.weights);
-  auto* tile = reinterpret_cast<float*>(scratch + plan.tile);
-  const RowTiles tiles(n_rows, table_.max_rows);
-
-  int64_t n_keys = 0;
-  for (int64_t r = 0; r < n_rows; ++r) n_keys = std::max(n_keys, job.visible(first_row + r));
-  const int64_t key_stride = round_up(n_keys, kPanelLanes);
-  int panels_at_once = 0;
-  widest_tile(table_, kTileF32, tiles.rows(0), kTileMaxPanels, &panels_at_once);
-  const int64_t tile_stride = panels_at_once * kPanelLanes;
-
-  const float* rows[kTileMaxRows];
-  for (int64_t i = 0; i < tiles.n_tiles; ++i) {
-    for (int64_t r = 0; r < tiles.rows(i); ++r) {
-      const int64_t row = first_row + tiles.first(i) + r;
-      rows[r] = args.q.row(job.query(row)) + job.column(kv_head, row);
-    }
-    table_.pack_f32(rows, static_cast<int32_t>(tiles.rows(i)), dim, 0, 0,
-                    queries + tiles.first(i) * dim);
-  }
-
-  // scores = q k^T
-  for (int64_t p = 0; p < key_stride / kPanelLanes; p += panels_at_once) {
-    const int64_t n_panels = std::min<int64_t>(panels_at_once, key_stride / kPanelLanes - p);
-    const auto* keys = reinterpret_cast<const std::byte*>(head.keys + p * head.key_panel);
-    for (int64_t i = 0; i < tiles.n_tiles; ++i) {
-      run_tiles(table_, kTileF32, queries + tiles.first(i) * dim, tiles.rows(i), keys,
-                head.key_panel * 4, n_panels, dim,
-                scores + tiles.first(i) * key_stride + p * kPanelLanes, key_stride, false, queries,
-                keys);
-    }
-  }
-
-  float inverse_sum[kBlockRows];
-  for (int64_t r = 0; r < n_rows; ++r) {
-    const int64_t visible = job.visible(first_row + r);
-    float* row = scores + r * key_stride;
-    if (visible == 0) {
-      std::fill_n(row, key_stride, 0.0f);
-      inverse_sum[r] = 0;
-    } else {
-      inverse_sum[r] = 1 / table_.softmax_row(row, visible, key_stride, args.scale);
-    }
-  }
-  for (int64_t i = 0; i < tiles.n_tiles; ++i) {
-    for (int64_t r = 0; r < tiles.rows(i); ++r)
-      rows[r] = scores + (tiles.first(i) + r) * key_stride;
-    table_.pack_f32(rows, static_cast<int32_t>(tiles.rows(i)), n_keys, 0, 0,
-                    weights + tiles.first(i) * key_stride);
-  }
-
-  // out = weights v / sum
-  const int64_t n_value_panels = (dim + kPanelLanes - 1) / kPanelLanes;
-  for (int64_t p = 0; p < n_value_panels; p += panels_at_once) {
-    const int64_t n_panels = std::min<int64_t>(panels_at_once, n_value_panels - p);
-    const int64_t n_cols = std::min(n_panels * kPanelLanes, dim - p * kPanelLanes);
-    const auto* values = reinterpret_cast<const std::byte*>(head.values + p * head.value_panel);
-    for (int64_t i = 0; i < tiles.n_tiles; ++i) {
-      run_tiles(table_, kTileF32, weights + tiles.first(i) * key_stride, tiles.rows(i), values,
-                head.value_panel * 4, n_panels, n_keys, tile, tile_stride, false, weights, values);
-      for (int64_t r = 0; r < tiles.rows(i); ++r) {
-        const int64_t row = first_row + tiles.first(i) + r;
-        table_.scale_row(tile + r * tile_stride, inverse_sum[tiles.first(i) + r], n_cols,
-                         args.out.row(job.query(row)) + job.column(kv_head, row) + p * kPanelLanes);
-      }
-    }
   }
 }
 

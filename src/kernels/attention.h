@@ -1,10 +1,13 @@
-// Attention over a key/value cache, and the cache's layout.
+// Attention over a key/value cache (kv_cache.h).
 //
-// Per kv head, f32:
-//   keys    [capacity / 16][head_dim][16]   16 tokens side by side: a packed weight of scores = q
-//   k^T values  [head_dim / 16][capacity][16]   16 dimensions side by side: a packed weight of p v
-// with both quotients rounded up. So scores and weighted sums are products of the same tiles as
-// `linear`, and have the same sum order: one chain over head_dim, one chain over keys 0, 1, 2, ...
+// Scores are never all in memory. Keys are taken in blocks of kAttentionBlockKeys from key 0 on;
+// a block's scores become weights against the largest score so far, and what was summed before is
+// multiplied by exp(old largest - new largest). So an output element is a chain over keys
+// 0, 1, 2, ... (in pairs with bf16 dot instructions) that is rescaled at block borders: the same
+// for any number of threads and any rows beside it.
+//
+// Products are the tiles of `linear`. With a bf16 cache queries and weights are rounded to bf16;
+// the sum of weights is that of the unrounded ones.
 #pragma once
 #include "kernels/kernel_table.h"
 #include "kernels/scratch.h"
@@ -12,6 +15,8 @@
 #include "tensor/ops.h"
 
 namespace outrider {
+
+constexpr int64_t kAttentionBlockKeys = 256;  // even, a multiple of kPanelLanes
 
 class AttentionRunner {
  public:
@@ -25,9 +30,8 @@ class AttentionRunner {
 
  private:
   struct Job;
+  class Block;
   void work(const Job& job, int thread_index) noexcept;
-  void block(const Job& job, int64_t kv_head, int64_t first_row, int64_t n_rows,
-             std::byte* scratch) noexcept;
 
   const KernelTable& table_;
   ThreadPool& pool_;
@@ -36,10 +40,5 @@ class AttentionRunner {
   int64_t max_keys_ = 0;
   int32_t max_head_dim_ = 0;
 };
-
-size_t kv_cache_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim);
-void kv_cache_store(const KvCache& cache, int64_t first, View<const float> k,
-                    View<const float> v) noexcept;
-void kv_cache_load(const KvCache& cache, int64_t first, int64_t n, float* k, float* v) noexcept;
 
 }  // namespace outrider

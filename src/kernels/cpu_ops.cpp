@@ -7,6 +7,7 @@
 #include "base/cpu_budget.h"
 #include "kernels/attention.h"
 #include "kernels/dispatch.h"
+#include "kernels/kv_cache.h"
 #include "kernels/linear.h"
 #include "kernels/packing.h"
 #include "kernels/thread_pool.h"
@@ -111,12 +112,13 @@ class CpuOps final : public Ops {
     });
   }
 
-  size_t kv_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim) const override {
-    return kv_cache_bytes(capacity, n_kv_heads, head_dim);
+  size_t kv_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim,
+                  DType type) const override {
+    return kv_cache_bytes(capacity, n_kv_heads, head_dim, type);
   }
   void kv_store(const KvCache& cache, int64_t first, View<const float> k,
                 View<const float> v) noexcept override {
-    kv_cache_store(cache, first, k, v);
+    kv_cache_store(cache, first, k, v, table_, *pool_);
   }
   void kv_load(const KvCache& cache, int64_t first, int64_t n, float* k,
                float* v) const noexcept override {

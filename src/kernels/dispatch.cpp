@@ -44,7 +44,10 @@ const KernelTable& avx512_table(Avx512 which) {
   static const auto with = [](const char* name, bool bf16_dot, bool int8_dot) {
     KernelTable t = kAvx512Table;
     t.name = name;
-    if (bf16_dot) std::memcpy(t.tile[kTileBf16Dot], kAvx512Bf16Tiles, sizeof kAvx512Bf16Tiles);
+    if (bf16_dot) {
+      std::memcpy(t.tile[kTileBf16Dot], kAvx512Bf16Tiles, sizeof kAvx512Bf16Tiles);
+      t.pack_bf16 = pack_for_avx512_bf16;
+    }
     if (__builtin_cpu_supports("avx512bf16")) t.peak_bf16 = kAvx512Bf16Peak;
     if (!__builtin_cpu_supports("avx512vnni")) return t;
     t.peak_int8 = kAvx512VnniPeak;

@@ -128,8 +128,13 @@ struct KernelTable {
   void (*activate_row)(float* x, int64_t n, int32_t activation);
   // y = x * factor.
   void (*scale_row)(const float* x, float factor, int64_t n, float* y);
-  // s[0, n) becomes exp(scale * s - max); s[n, n_padded) becomes 0. Returns the sum, n > 0.
-  float (*softmax_row)(float* s, int64_t n, int64_t n_padded, float scale);
+  // One block of a softmax in powers of two that runs over several. With m = max(*largest, scale *
+  // max of s[0, n)): s[0, n) becomes 2^(scale * s - m) and s[n, n_padded) becomes 0; n > 0, scale >
+  // 0. Returns f = 2^(*largest - m), by which everything summed before must be multiplied: exactly
+  // 1 when the largest stays, 0 when *largest is minus infinity. Then *largest = m and *sum = f *
+  // *sum + the sum of s.
+  float (*softmax_block)(float* s, int64_t n, int64_t n_padded, float scale, float* largest,
+                         float* sum);
 
   // For peak.h. bf16 and int8: the instructions that multiply them directly, if any.
   PeakLoop peak_f32, peak_bf16, peak_int8;
@@ -144,6 +149,7 @@ extern const KernelTable kAvx512Table;
 // What the instructions of avx512_bf16 and avx512_vnni add, in files with their own flags.
 extern const TileFn kAvx512Bf16Tiles[4][kTileMaxRows];
 extern const PeakLoop kAvx512Bf16Peak;
+void pack_for_avx512_bf16(const float* const* rows, int32_t n_rows, int64_t n_k, uint16_t* out);
 extern const TileFn kAvx512VnniTiles[4][kTileMaxRows];
 extern const PeakLoop kAvx512VnniPeak;
 #elif defined(__aarch64__)

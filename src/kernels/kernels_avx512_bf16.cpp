@@ -1,5 +1,6 @@
-// Tiles of the bf16 dot instruction: both operands bfloat16, two products a lane added to an f32
-// sum. Numbers below the normal range count as zero in them: the instruction's own rule.
+// Tiles of the bf16 dot instruction and the packing of what they take: both operands bfloat16, two
+// products a lane added to an f32 sum. Numbers below the normal range count as zero in them: the
+// instruction's own rule.
 #include <immintrin.h>
 
 #include "kernels/kernel_table.h"
@@ -15,6 +16,33 @@ namespace {
 
 constexpr int kMaxAccumulators = 28;
 constexpr int kPeakSums = 24;
+
+inline __mmask16 first(int64_t n) {
+  return static_cast<__mmask16>(n >= 16 ? 0xffff : (1u << n) - 1);
+}
+
+#include "kernels/transpose_avx512.inc"
+
+// As pack_bf16 of pack_avx512.inc with the instruction that rounds and pairs; numbers below the
+// normal range become zero, as which the dot instruction takes them anyway.
+void pack_bf16(const float* const* rows, int32_t n_rows, int64_t n_k, uint16_t* out) {
+  for (int64_t k = 0; k < n_k; k += 32) {
+    const int64_t n = n_k - k < 32 ? n_k - k : 32;
+    __m512i m[16];
+    OUTRIDER_UNROLL for (int r = 0; r < 16; ++r) {
+      m[r] = _mm512_setzero_si512();
+      if (r < n_rows) {
+        const float* x = rows[r] + k;
+        const __m512 low = _mm512_maskz_loadu_ps(first(n), x);
+        const __m512 high =
+            n > 16 ? _mm512_maskz_loadu_ps(first(n - 16), x + 16) : _mm512_setzero_ps();
+        m[r] = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+      }
+    }
+    store_groups(m, n_rows, static_cast<int>((n + 1) / 2),
+                 reinterpret_cast<uint32_t*>(out) + k / 2 * n_rows);
+  }
+}
 
 void peak_bf16(int64_t n_rounds) {
   __m512 sum[kPeakSums];
@@ -93,6 +121,10 @@ constexpr TileFn fit() {
 
 const TileFn kAvx512Bf16Tiles[4][kTileMaxRows] = {OUTRIDER_TILE_ROW(1), OUTRIDER_TILE_ROW(2),
                                                   OUTRIDER_TILE_ROW(4), OUTRIDER_TILE_ROW(8)};
+
+void pack_for_avx512_bf16(const float* const* rows, int32_t n_rows, int64_t n_k, uint16_t* out) {
+  pack_bf16(rows, n_rows, n_k, out);
+}
 
 const PeakLoop kAvx512Bf16Peak = {peak_bf16, kPeakSums * 64};
 

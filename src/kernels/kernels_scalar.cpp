@@ -211,19 +211,24 @@ void scale_row(const float* x, float factor, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor;
 }
 
-float softmax_row(float* s, int64_t n, int64_t n_padded, float scale) {
-  float largest = s[0] * scale;
+float softmax_block(float* s, int64_t n, int64_t n_padded, float scale, float* largest,
+                    float* sum) {
+  const float before = *largest;
+  float now = before;
   for (int64_t i = 0; i < n; ++i) {
-    s[i] *= scale;
-    if (!(s[i] <= largest)) largest = s[i];  // a NaN gets in; exp of it shows it below
+    const float score = s[i] * scale;
+    if (score > now) now = score;  // a NaN shows below, as a power of it
   }
-  double sum = 0;
+  double weights = 0;
   for (int64_t i = 0; i < n; ++i) {
-    s[i] = static_cast<float>(exp(double(s[i]) - largest));
-    sum += s[i];
+    s[i] = static_cast<float>(exp2(double(s[i]) * scale - now));
+    weights += s[i];
   }
   for (int64_t i = n; i < n_padded; ++i) s[i] = 0;
-  return static_cast<float>(sum);
+  const float factor = now == before ? 1.0f : static_cast<float>(exp2(double(before) - now));
+  *largest = now;
+  *sum = static_cast<float>(double(*sum) * factor + weights);
+  return factor;
 }
 
 // Twenty sums; the compiler may pair them in the vectors that every processor of the kind has.
@@ -273,7 +278,7 @@ const KernelTable kScalarTable = {
     rope_head,
     activate_row,
     scale_row,
-    softmax_row,
+    softmax_block,
     {peak_f32, 40},
     {nullptr, 0},
     {nullptr, 0},

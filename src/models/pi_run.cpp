@@ -17,7 +17,7 @@ struct PiRun::Sizes {
   size_t n_slots, slot_pixels, slot_tokens, kept_ids;
   int64_t vision_capacity, capacity;
 
-  Sizes(const PiConfig& c, const Ops& ops, const Options& options) {
+  Sizes(const PiConfig& c, const Ops& ops, DType kv_type, const Options& options) {
     const int64_t max_views = options.max_views,
                   max_prefix = PiRun::max_prefix(c, max_views, options.max_text_tokens);
     const auto n = [](int64_t a, int64_t b) {
@@ -45,9 +45,9 @@ struct PiRun::Sizes {
     vision_capacity = v.n_tokens();
     capacity = max_prefix + suffix;
     vision_cache_bytes = ops.kv_bytes(vision_capacity, static_cast<int32_t>(v.n_heads),
-                                      static_cast<int32_t>(v.head_dim()));
+                                      static_cast<int32_t>(v.head_dim()), kv_type);
     cache_bytes = ops.kv_bytes(capacity, static_cast<int32_t>(b.n_kv_heads),
-                               static_cast<int32_t>(b.head_dim));
+                               static_cast<int32_t>(b.head_dim), kv_type);
     n_slots = options.reuse ? static_cast<size_t>(max_views) : 0;
     slot_pixels = n(v.image_size, v.image_size) * 3;
     slot_tokens = n(v.n_tokens(), b.width);
@@ -77,7 +77,7 @@ Result<std::unique_ptr<PiRun>> PiRun::make(std::shared_ptr<const PiModel> model,
   run->model_ = std::move(model);
   run->ops_ = &ops;
   run->reuse_ = options.reuse;
-  const Sizes sizes(config, ops, options);
+  const Sizes sizes(config, ops, run->kv_type(), options);
   OUTRIDER_TRY(run->arena_.reserve(sizes.total_bytes()));
   run->take_views(sizes);
   run->rope_ = RopeTable::make(prefix + config.suffix_tokens(), config.backbone.head_dim,
@@ -110,11 +110,11 @@ void PiRun::take_views(const Sizes& sizes) {
   x_ = arena_.take<float>(sizes.chunk);
   visible_ = arena_.take<int32_t>(sizes.suffix_rows);
   vision_cache_ = {arena_.take_bytes(sizes.vision_cache_bytes), sizes.vision_capacity,
-                   static_cast<int32_t>(v.n_heads), static_cast<int32_t>(v.head_dim())};
+                   static_cast<int32_t>(v.n_heads), static_cast<int32_t>(v.head_dim()), kv_type()};
   caches_ = arena_.take<KvCache>(sizes.n_layers);
   for (KvCache& cache : caches_) {
     cache = {arena_.take_bytes(sizes.cache_bytes), sizes.capacity,
-             static_cast<int32_t>(b.n_kv_heads), static_cast<int32_t>(b.head_dim)};
+             static_cast<int32_t>(b.n_kv_heads), static_cast<int32_t>(b.head_dim), kv_type()};
   }
   n_slots_ = static_cast<int64_t>(sizes.n_slots);
   for (int64_t i = 0; i < n_slots_; ++i)

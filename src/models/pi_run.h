@@ -61,6 +61,10 @@ class PiRun {
  private:
   PiRun() = default;
   struct Sizes;
+  // What keys and values are kept in.
+  DType kv_type() const {
+    return model_->options.precision == Precision::kF32 ? DType::kF32 : DType::kBf16;
+  }
   void take_views(const Sizes& sizes);
   void place_views(std::span<const uint8_t* const> views) noexcept;
   int64_t find_slot(const uint8_t* rgb) const noexcept;

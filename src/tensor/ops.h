@@ -54,12 +54,13 @@ struct KvCache {
   void* data = nullptr;             // kv_bytes(capacity, ...) bytes, 64-byte aligned
   int64_t capacity = 0;             // tokens
   int32_t n_kv_heads = 0, head_dim = 0;
+  DType type = DType::kF32;         // kF32, or kBf16: what is kept, and how scores and sums multiply
 };
 
 struct AttentionArgs {
   View<const float> q;              // [n_q, n_heads * head_dim]
   int32_t n_heads = 0;              // query head h reads kv head h / (n_heads / n_kv_heads)
-  float scale = 1;                  // scores are multiplied by it
+  float scale = 1;                  // scores are multiplied by it; above 0
   int64_t n_keys = 0;               // keys [0, n_keys) exist
   const int32_t* visible = nullptr; // [n_q] row i sees keys [0, visible[i]); null: all
   View<float> out;                  // [n_q, n_heads * head_dim]; must not alias q
@@ -106,12 +107,13 @@ class Ops {
   // [hot] x = act(x) in place.
   virtual void activate(View<float> x, Activation activation) noexcept = 0;
 
-  virtual size_t kv_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim) const = 0;
+  virtual size_t kv_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim, DType type) const = 0;
   // [hot] Puts k, v [n, n_kv_heads * head_dim] at tokens first .. first + n - 1.
   virtual void kv_store(const KvCache& cache, int64_t first, View<const float> k, View<const float> v) noexcept = 0;
   // [any] Reads keys and values back as rows: for taps and tests. Either may be null.
   virtual void kv_load(const KvCache& cache, int64_t first, int64_t n, float* k, float* v) const noexcept = 0;
-  // [hot] out = softmax(scale * q k^T) v per head, softmax in f32.
+  // [hot] out = softmax(scale * q k^T) v per head, softmax in f32. With a bf16 cache queries and
+  // weights are rounded to bf16 too; sums are f32.
   virtual void attention(const AttentionArgs& args, const KvCache& cache) noexcept = 0;
 };
 

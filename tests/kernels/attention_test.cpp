@@ -17,18 +17,28 @@ struct Case {
   int32_t n_heads, n_kv_heads, head_dim;
   int64_t n_q, n_keys;
   bool masked;
+  DType type = DType::kF32;
 };
+
+constexpr DType kTypes[] = {DType::kF32, DType::kBf16};
+
+// What a cache of `type` keeps: the test's values are such already.
+std::vector<float> kept(std::vector<float> values, DType type) {
+  if (type == DType::kBf16)
+    for (float& v : values) v = round_to_bf16(v);
+  return values;
+}
 
 struct Filled {
   explicit Filled(const Case& c, Ops& ops)
-      : q(random_values(static_cast<size_t>(c.n_q * c.n_heads * c.head_dim), 1, -2, 2)),
-        k(random_values(static_cast<size_t>(c.n_keys * c.n_kv_heads * c.head_dim), 2, -2, 2)),
-        v(random_values(static_cast<size_t>(c.n_keys * c.n_kv_heads * c.head_dim), 3, -2, 2)),
+      : q(values(c.n_q * c.n_heads, c, 1)),
+        k(values(c.n_keys * c.n_kv_heads, c, 2)),
+        v(values(c.n_keys * c.n_kv_heads, c, 3)),
         capacity(c.n_keys + 5),
-        storage(ops.kv_bytes(capacity, c.n_kv_heads, c.head_dim)) {
+        storage(ops.kv_bytes(capacity, c.n_kv_heads, c.head_dim, c.type)) {
     // What nobody stored must not matter.
     std::memset(storage.data(), 0xff, storage.span().size());
-    cache = {storage.data(), capacity, c.n_kv_heads, c.head_dim};
+    cache = {storage.data(), capacity, c.n_kv_heads, c.head_dim, c.type};
     const int64_t width = c.n_kv_heads * c.head_dim, first = c.n_keys / 3;
     ops.kv_store(cache, 0, {k.data(), first, width}, {v.data(), first, width});
     ops.kv_store(cache, first, {k.data() + first * width, c.n_keys - first, width},
@@ -40,6 +50,9 @@ struct Filled {
     args.scale = static_cast<float>(1 / std::sqrt(double(c.head_dim)));
     args.n_keys = c.n_keys;
     args.visible = c.masked ? visible.data() : nullptr;
+  }
+  static std::vector<float> values(int64_t rows, const Case& c, uint32_t seed) {
+    return kept(random_values(static_cast<size_t>(rows * c.head_dim), seed, -2, 2), c.type);
   }
   std::vector<float> run(Ops& ops) {
     std::vector<float> out(q.size());
@@ -79,12 +92,15 @@ void expect_attention(Ops& ops, const Case& c) {
       for (double& e : p) sum += e = std::exp(e - largest);
       // A score errs by dim roundings of its magnitude, and exp turns that into a share of the
       // weight; the sums over keys err by n roundings. Values are at most 2.
-      const double bound = 2 * kEps32 * (2 * double(dim + 4) * magnitude + 2 * double(n) + 16);
+      // A bf16 cache rounds every weight by half a unit in bf16's last place.
+      const double bound = 2 * kEps32 * (2 * double(dim + 4) * magnitude + 2 * double(n) + 16) +
+                           (c.type == DType::kBf16 ? 2 * 0x1p-9 : 0);
       for (int64_t d = 0; d < dim; ++d) {
         double value = 0;
         for (int64_t j = 0; j < n; ++j) value += p[j] / sum * f.v[j * kv_width + kv * dim + d];
         ASSERT_NEAR(out[i * width + h * dim + d], value, bound)
-            << "dim " << dim << " keys " << c.n_keys << " row " << i << " head " << h;
+            << dtype_info(c.type).name << " dim " << dim << " keys " << c.n_keys << " row " << i
+            << " head " << h;
       }
     }
   }
@@ -92,24 +108,68 @@ void expect_attention(Ops& ops, const Case& c) {
 
 TEST_P(AttentionOnEveryTable, is_the_double_softmax_for_every_head_shape) {
   const auto ops = make_ops(GetParam(), 2);
-  for (int32_t dim : {8, 16, 32, 72, 256})
-    for (auto [heads, kv_heads] : {std::pair{1, 1}, {8, 1}, {4, 2}, {3, 3}})
-      for (bool masked : {false, true})
-        expect_attention(*ops, {heads, kv_heads, dim, 9, 37, masked});
+  for (DType type : kTypes)
+    for (int32_t dim : {7, 8, 16, 32, 72, 256})
+      for (auto [heads, kv_heads] : {std::pair{1, 1}, {8, 1}, {4, 2}, {3, 3}})
+        for (bool masked : {false, true})
+          expect_attention(*ops, {heads, kv_heads, dim, 9, 37, masked, type});
 }
 
 TEST_P(AttentionOnEveryTable, is_right_around_every_edge_of_keys_and_rows) {
   const auto ops = make_ops(GetParam(), 2);
-  for (int64_t n_keys : {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49, 129})
-    for (int64_t n_q : {1, 2, 13, 14, 15, 63, 64, 65})
-      expect_attention(*ops, {2, 1, 8, n_q, n_keys, n_q % 2 == 1});
+  for (DType type : kTypes)
+    for (int64_t n_keys : {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49, 129})
+      for (int64_t n_q : {1, 2, 13, 14, 15, 63, 64, 65})
+        expect_attention(*ops, {2, 1, 8, n_q, n_keys, n_q % 2 == 1, type});
+}
+
+// 256 keys are a block; 112 rows one pass.
+TEST_P(AttentionOnEveryTable, is_right_around_every_edge_of_a_block) {
+  const auto ops = make_ops(GetParam(), 2);
+  for (DType type : kTypes)
+    for (int64_t n_keys : {255, 256, 257, 271, 511, 512, 513, 769})
+      for (bool masked : {false, true}) expect_attention(*ops, {2, 1, 8, 5, n_keys, masked, type});
+  for (DType type : kTypes)
+    for (int64_t n_q : {111, 112, 113, 225})
+      expect_attention(*ops, {1, 1, 8, n_q, 259, true, type});
+}
+
+// What was summed before must be scaled when a later block holds the largest score, by whatever
+// little of it is left, and not at all when it does not.
+TEST_P(AttentionOnEveryTable, the_largest_score_may_lie_in_any_block) {
+  const auto ops = make_ops(GetParam(), 2);
+  for (DType type : kTypes) {
+    for (int64_t largest : {3, 255, 256, 511, 512, 600}) {
+      Filled f({1, 1, 8, 3, 601, false, type}, *ops);
+      for (int64_t d = 0; d < 8; ++d) {
+        for (int64_t i = 0; i < 3; ++i) f.q[i * 8 + d] = 1;
+        for (int64_t j = 0; j < 601; ++j) f.k[j * 8 + d] = j == largest ? 2 : -2;
+      }
+      ops->kv_store(f.cache, 0, {f.k.data(), 601, 8}, {f.v.data(), 601, 8});
+      for (const float scale : {0.25f, 50.0f}) {  // scores 8 and 1600 apart
+        f.args.scale = scale;
+        const auto out = f.run(*ops);
+        const double rest = std::exp(-32.0 * double(scale)), sum = 1 + 600 * rest;
+        for (int64_t d = 0; d < 8; ++d) {
+          double value = f.v[largest * 8 + d];
+          for (int64_t j = 0; j < 601; ++j)
+            if (j != largest) value += rest * f.v[j * 8 + d];
+          const double bound = type == DType::kBf16 ? 2 * 0x1p-9 : 2000 * kEps32;
+          ASSERT_NEAR(out[d], value / sum, bound) << largest << " scale " << scale;
+        }
+      }
+    }
+  }
 }
 
 TEST_P(AttentionOnEveryTable, gives_the_same_bits_for_any_threads_and_any_rows_together) {
   const auto one = make_ops(GetParam(), 1), two = make_ops(GetParam(), 2),
              three = make_ops(GetParam(), 3);
-  for (bool masked : {false, true}) {
-    const Case c{8, 1, 32, 51, 150, masked};
+  for (auto [masked, type, n_keys] : {std::tuple{false, DType::kF32, 150},
+                                      {true, DType::kF32, 533},
+                                      {false, DType::kBf16, 150},
+                                      {true, DType::kBf16, 533}}) {
+    const Case c{8, 1, 32, 51, n_keys, masked, type};
     Filled f(c, *one);
     const auto expected = f.run(*one);
     EXPECT_EQ(f.run(*two), expected);
@@ -129,38 +189,65 @@ TEST_P(AttentionOnEveryTable, gives_the_same_bits_for_any_threads_and_any_rows_t
 
 TEST_P(AttentionOnEveryTable, reads_no_key_that_a_row_may_not_see) {
   const auto ops = make_ops(GetParam(), 2);
-  const Case c{2, 1, 16, 6, 40, true};
-  Filled f(c, *ops);
-  std::fill(f.visible.begin(), f.visible.end(), 21);
-  const auto before = f.run(*ops);
-  const std::vector<float> other(static_cast<size_t>(19 * 16), 1e30f);
-  ops->kv_store(f.cache, 21, {other.data(), 19, 16}, {other.data(), 19, 16});
-  EXPECT_EQ(f.run(*ops), before);
+  for (DType type : kTypes) {
+    const Case c{2, 1, 16, 6, 40, true, type};
+    Filled f(c, *ops);
+    std::fill(f.visible.begin(), f.visible.end(), 21);
+    const auto before = f.run(*ops);
+    const std::vector<float> other(static_cast<size_t>(19 * 16), 1e30f);
+    ops->kv_store(f.cache, 21, {other.data(), 19, 16}, {other.data(), 19, 16});
+    EXPECT_EQ(f.run(*ops), before);
+  }
+}
+
+// A pair of a bf16 cache holds two tokens: the second is not touched by a store of the first, and
+// what lies in a place that no key of the call has is not read.
+TEST_P(AttentionOnEveryTable, a_token_behind_the_last_key_may_hold_anything) {
+  const auto ops = make_ops(GetParam(), 1);
+  for (DType type : kTypes) {
+    for (int64_t n_keys : {1, 21, 255, 257}) {
+      Filled f({1, 1, 16, 5, n_keys + 1, false, type}, *ops);
+      f.args.n_keys = n_keys;
+      const auto before = f.run(*ops);
+      const std::vector<float> nan(16, std::numeric_limits<float>::quiet_NaN());
+      ops->kv_store(f.cache, n_keys, {nan.data(), 1, 16}, {nan.data(), 1, 16});
+      EXPECT_EQ(f.run(*ops), before);
+      std::vector<float> k(16), v(16);
+      ops->kv_store(f.cache, n_keys - 1, {f.k.data(), 1, 16}, {f.v.data(), 1, 16});
+      ops->kv_load(f.cache, n_keys, 1, k.data(), v.data());
+      for (int d = 0; d < 16; ++d) ASSERT_TRUE(std::isnan(k[d]) && std::isnan(v[d])) << n_keys;
+    }
+  }
 }
 
 TEST_P(AttentionOnEveryTable, a_row_that_sees_nothing_is_zero) {
   const auto ops = make_ops(GetParam(), 1);
-  Filled f({2, 1, 16, 4, 20, true}, *ops);
-  f.visible = {0, 5, 0, 20};
-  const auto out = f.run(*ops);
-  for (int i = 0; i < 4; ++i)
-    for (int d = 0; d < 32; ++d) ASSERT_EQ(out[i * 32 + d] == 0, i % 2 == 0);
+  for (DType type : kTypes) {
+    Filled f({2, 1, 16, 4, 20, true, type}, *ops);
+    f.visible = {0, 5, 0, 20};
+    const auto out = f.run(*ops);
+    for (int i = 0; i < 4; ++i)
+      for (int d = 0; d < 32; ++d) ASSERT_EQ(out[i * 32 + d] == 0, i % 2 == 0);
+  }
 }
 
 TEST_P(AttentionOnEveryTable, shows_a_nan_of_the_query_in_its_row_and_of_a_key_in_every_row) {
   const auto ops = make_ops(GetParam(), 2);
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Case c{2, 1, 16, 6, 40, false};
-  for (int64_t key : {0, 7, 15, 16, 39}) {
-    Filled f(c, *ops);
-    f.q[3 * 32 + 5] = nan;  // row 3, head 0
-    auto out = f.run(*ops);
-    for (int64_t i = 0; i < 6 * 32; ++i) ASSERT_EQ(std::isnan(out[i]), i / 16 == 6) << i;
-    Filled g(c, *ops);
-    g.k[key * 16] = nan;
-    ops->kv_store(g.cache, 0, {g.k.data(), 40, 16}, {g.v.data(), 40, 16});
-    out = g.run(*ops);
-    for (float value : out) ASSERT_TRUE(std::isnan(value)) << key;
+  for (DType type : kTypes) {
+    const int64_t n_keys = 300;
+    const Case c{2, 1, 16, 6, n_keys, false, type};
+    for (int64_t key : {0, 7, 15, 16, 39, 255, 256, 299}) {
+      Filled f(c, *ops);
+      f.q[3 * 32 + 5] = nan;  // row 3, head 0
+      auto out = f.run(*ops);
+      for (int64_t i = 0; i < 6 * 32; ++i) ASSERT_EQ(std::isnan(out[i]), i / 16 == 6) << i;
+      Filled g(c, *ops);
+      g.k[key * 16] = nan;
+      ops->kv_store(g.cache, 0, {g.k.data(), n_keys, 16}, {g.v.data(), n_keys, 16});
+      out = g.run(*ops);
+      for (float value : out) ASSERT_TRUE(std::isnan(value)) << key;
+    }
   }
 }
 
@@ -172,14 +259,42 @@ TEST_P(AttentionOnEveryTable, large_scores_do_not_overflow) {
 }
 
 TEST_P(AttentionOnEveryTable, the_cache_gives_back_what_was_stored) {
+  const auto ops = make_ops(GetParam(), 2);
+  for (DType type : kTypes) {
+    for (int32_t dim : {7, 72}) {
+      const Case c{4, 2, dim, 1, 139, false, type};
+      Filled f(c, *ops);
+      const int64_t width = 2 * dim;
+      for (int64_t first : {0, 1, 11}) {
+        std::vector<float> k(static_cast<size_t>(100 * width)), v(k.size());
+        ops->kv_load(f.cache, first, 100, k.data(), v.data());
+        EXPECT_TRUE(std::equal(k.begin(), k.end(), f.k.begin() + first * width));
+        EXPECT_TRUE(std::equal(v.begin(), v.end(), f.v.begin() + first * width));
+      }
+      ops->kv_load(f.cache, 0, 139, nullptr, nullptr);  // either may be null
+    }
+  }
+}
+
+TEST_P(AttentionOnEveryTable, a_bf16_cache_rounds_to_the_nearest) {
   const auto ops = make_ops(GetParam(), 1);
-  const Case c{4, 2, 72, 1, 39, false};
-  Filled f(c, *ops);
-  std::vector<float> k(20 * 144), v(k.size());
-  ops->kv_load(f.cache, 11, 20, k.data(), v.data());
-  EXPECT_TRUE(std::equal(k.begin(), k.end(), f.k.begin() + 11 * 144));
-  EXPECT_TRUE(std::equal(v.begin(), v.end(), f.v.begin() + 11 * 144));
-  ops->kv_load(f.cache, 0, 39, nullptr, nullptr);  // either may be null
+  const int64_t n = 35, dim = 34;  // whole panels and pairs, and what is left of each
+  auto values = random_values(static_cast<size_t>(n * dim), 5, -9, 9);
+  values[40] = std::numeric_limits<float>::quiet_NaN();
+  values[41] = std::numeric_limits<float>::infinity();
+  values[42] = 1.00390625f;  // halfway, to even
+  values[43] = 1.01171875f;
+  values[44] = 3.4e38f;  // to infinity
+  Aligned storage(ops->kv_bytes(n, 1, dim, DType::kBf16));
+  const KvCache cache{storage.data(), n, 1, static_cast<int32_t>(dim), DType::kBf16};
+  ops->kv_store(cache, 0, {values.data(), n, dim}, {values.data(), n, dim});
+  std::vector<float> k(values.size()), v(values.size());
+  ops->kv_load(cache, 0, n, k.data(), v.data());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float expected = round_to_bf16(values[i]);
+    ASSERT_EQ(f32_to_bf16(k[i]), f32_to_bf16(expected)) << i;
+    ASSERT_EQ(f32_to_bf16(v[i]), f32_to_bf16(expected)) << i;
+  }
 }
 
 }  // namespace
