@@ -16,6 +16,7 @@
 #include <random>
 #include <vector>
 
+#include "bench/shapes.h"
 #include "kernels/cpu_ops.h"
 #include "kernels/dispatch.h"
 #include "kernels/peak.h"
@@ -24,24 +25,9 @@
 namespace outrider {
 namespace {
 
-struct Shape {
-  const char* name;
-  int64_t m, n_out, n_in;
-};
-
-constexpr Shape kLinears[] = {
-    {"vision_patch", 512, 1152, 588},   {"vision_qkv", 512, 3456, 1152},
-    {"vision_out", 512, 1152, 1152},    {"vision_up", 512, 4304, 1152},
-    {"vision_down", 512, 1152, 4304},   {"vision_project", 512, 2048, 1152},
-    {"prefix_qkv", 560, 2560, 2048},    {"prefix_out", 560, 2048, 2048},
-    {"prefix_down", 560, 2048, 16384},  {"expert_qkv", 50, 2560, 1024},
-    {"expert_out", 50, 1024, 2048},     {"expert_down", 50, 1024, 4096},
-    {"expert_51_up", 51, 4096, 1024},   {"expert_modulate", 1, 3072, 1024},
-    {"expert_action_in", 50, 1024, 32}, {"expert_action_out", 50, 32, 1024},
-    {"decode_gemv", 1, 16384, 2048},
-};
-constexpr Shape kGated[] = {{"prefix_gate_up", 560, 16384, 2048},
-                            {"expert_gate_up", 50, 4096, 1024}};
+using bench::kGated;
+using bench::kLinears;
+using bench::Shape;
 
 Ops& ops() {
   static const std::unique_ptr<Ops> instance = [] {
