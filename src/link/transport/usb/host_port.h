@@ -49,6 +49,8 @@ class HostPort {
   virtual size_t wait(std::span<TransferDone> done, int64_t until_ns) noexcept = 0;
   virtual void cancel_all() noexcept = 0;
   virtual uint32_t n_pending() const noexcept = 0;
+  // The device is still on its bus. After an unplugging this may stay true for a moment.
+  virtual bool present() const noexcept = 0;
 
   // Best effort: link power saving of the port that the device hangs on.
   virtual void save_power(bool on) noexcept = 0;

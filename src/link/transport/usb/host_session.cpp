@@ -13,18 +13,8 @@
 namespace outrider::link::usb {
 namespace {
 
-Io end_of(TransferDone::Status status) {
-  switch (status) {
-    case TransferDone::kGone:
-      return Io::kGone;
-    case TransferDone::kOverflow:
-      return Io::kBroken;
-    case TransferDone::kCancelled:
-      return Io::kShut;
-    default:
-      return Io::kReset;
-  }
-}
+// An unplugged device gives transfer errors first and leaves the bus a moment later.
+constexpr int64_t kLeavingNs = 300 * kMillisecond;
 
 }  // namespace
 
@@ -55,6 +45,24 @@ void HostSession::end(Io io) noexcept {
   }
   std::lock_guard lock(state_mutex_);
   state_changed_.notify_all();
+}
+
+Io HostSession::cause_of(TransferDone::Status status) noexcept {
+  switch (status) {
+    case TransferDone::kGone:
+      return Io::kGone;
+    case TransferDone::kOverflow:
+      return Io::kBroken;
+    case TransferDone::kCancelled:
+      return Io::kShut;
+    default:
+      break;
+  }
+  if (status == TransferDone::kTimeout) return Io::kReset;
+  const int64_t until_ns = soon_ns(kLeavingNs);
+  while (port_->present() && now_ns() < until_ns)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return port_->present() ? Io::kReset : Io::kGone;
 }
 
 // ---- reads
@@ -95,7 +103,7 @@ void HostSession::deliver_in_order() noexcept {
     const TransferDone& done = back_[next_fill_];
     is_back_[next_fill_] = false;
     next_fill_ = (next_fill_ + 1) % kHostReadSlots;
-    if (done.status != TransferDone::kDone) return end(end_of(done.status));
+    if (done.status != TransferDone::kDone) return end(cause_of(done.status));
     if (done.bytes % kGridBytes != 0) {
       log_line(LogLevel::kWarn,
                "usb:%s: a read of %u bytes, wanted a multiple of %u: the stream cannot be trusted, "
@@ -141,7 +149,6 @@ void HostSession::start_oldest_write() noexcept {
 }
 
 void HostSession::write_back(const TransferDone& done) noexcept {
-  Io io = Io::kDone;
   {
     std::lock_guard lock(write_mutex_);
     Outgoing& out = outgoing_[done.slot];
@@ -149,20 +156,24 @@ void HostSession::write_back(const TransferDone& done) noexcept {
     writing_ = false;
     out.done_bytes += done.bytes;
     const bool slow = done.status == TransferDone::kTimeout && done.bytes > 0;
-    if (done.status == TransferDone::kDone || (slow && out.done_bytes == out.bytes)) {
+    // Timed out between the last byte and the empty packet that must follow it: that one is sent
+    // as the (empty) rest.
+    const bool lacks_end = out.zero_packet && out.bytes % port_->max_packet() == 0;
+    const bool whole = out.done_bytes == out.bytes && !lacks_end;
+    if (done.status == TransferDone::kDone || (slow && whole)) {
       ++n_written_;
       write_freed_.notify_all();
     } else if (!slow) {
-      io = end_of(done.status);
       failed_writes_ = true;
     }
-    if (io == Io::kDone) start_oldest_write();  // the next one, or the rest of a slow one
+    if (!failed_writes_) start_oldest_write();  // the next one, or the rest of a slow one
+    if (!failed_writes_) return;
   }
-  if (io == Io::kDone) return;
+  if (done.status == TransferDone::kDone) return;  // the next one could not be started
   if (done.status == TransferDone::kTimeout)
     log_line(LogLevel::kWarn, "usb:%s: the device took nothing for %.1f s, the session ends",
              serial_.c_str(), static_cast<double>(timers_.write_stall_ns) * 1e-9);
-  end(io);
+  end(cause_of(done.status));
 }
 
 Moved HostSession::send(std::span<const Piece> pieces, int64_t deadline_ns) noexcept {

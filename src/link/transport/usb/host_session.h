@@ -69,6 +69,7 @@ class HostSession {
   void flush_writes() noexcept;
   void drop_until_quiet() noexcept;
   void collect() noexcept;
+  Io cause_of(TransferDone::Status status) noexcept;
   void dispatch(int64_t until_ns) noexcept;
 
   const std::unique_ptr<HostPort> port_;

@@ -346,6 +346,7 @@ class SocketHost final : public HostPort {
     std::lock_guard lock(mutex_);
     return n_pending_;
   }
+  bool present() const noexcept override { return turn_->alive; }
   void save_power(bool on) noexcept override { ++(on ? seen_->n_power_on : seen_->n_power_off); }
 
  private:

@@ -1,0 +1,234 @@
+// Runs as root inside a machine that is gadget and host at once (dummy_hcd): the real FunctionFS,
+// kernel AIO and libusb code against each other. guest_test.cpp starts it there. Run by hand on a
+// machine with a spare controller it makes a real gadget, so it is not named like a test.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
+#include "base/log.h"
+#include "link/transport/transport.h"
+#include "link/transport/usb/ffs_port.h"
+#include "link/transport/usb/fixture.h"
+#include "link/transport/usb/host_listener.h"
+#include "link/transport/usb/libusb_port.h"
+#include "link/transport/usb/usb_gadget.h"
+
+namespace outrider::link::usb {
+namespace {
+
+constexpr char kSerial[] = "GUEST1";
+
+// Both ends through the endpoints, as a user has them.
+class UsbGuest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    register_usb_host();
+    auto listening = listen_transport(parse_endpoint("usb:").value());
+    ASSERT_TRUE(listening) << listening.error().text;
+    listener = std::move(listening.value());
+  }
+  static void TearDownTestSuite() {
+    listener.reset();
+    remove_usb_gadget();
+  }
+
+  void connect(int64_t within_ns = 15 * kSecond) {
+    Result<std::unique_ptr<Transport>> accepted = make_error(Code::kFailed, "not asked");
+    const int64_t deadline_ns = soon_ns(within_ns);
+    std::thread accepting([&] { accepted = listener->accept(deadline_ns); });
+    auto connected = connect_transport(parse_endpoint("usb:GUEST1").value(), deadline_ns);
+    if (connected) {
+      device = std::move(connected.value());
+      hello = pattern(kGridBytes, 99);
+      EXPECT_EQ(send_all(*device, hello, deadline_ns).io, Io::kDone);
+    }
+    accepting.join();
+    ASSERT_TRUE(connected) << connected.error().text;
+    ASSERT_TRUE(accepted) << accepted.error().text;
+    host = std::move(accepted.value());
+    ASSERT_EQ(receive_exactly(*host, hello.size(), hello.size(), soon_ns(5 * kSecond)), hello);
+  }
+  void TearDown() override { device.reset(), host.reset(); }
+
+  // `n` exchanges: a message down, its mirror image padded up.
+  void echo(int n, size_t bytes) {
+    const size_t padded = (bytes + kGridBytes - 1) / kGridBytes * kGridBytes;
+    for (int i = 0; i < n; ++i) {
+      const auto up = pattern(padded, uint32_t(i) * 2 + 1), down = pattern(bytes, uint32_t(i) * 2);
+      std::thread server([&] {
+        ASSERT_EQ(receive_exactly(*host, padded, 1 << 20, soon_ns(10 * kSecond)), up) << i;
+        ASSERT_EQ(send_all(*host, down, soon_ns(10 * kSecond)).io, Io::kDone) << i;
+      });
+      const Moved sent = send_all(*device, up, soon_ns(10 * kSecond));
+      EXPECT_EQ(sent.io, Io::kDone) << io_name(sent.io);
+      EXPECT_EQ(receive_exactly(*device, bytes, 1 << 20, soon_ns(10 * kSecond)), down) << i;
+      server.join();
+      if (HasFailure()) return;
+    }
+  }
+
+  static std::unique_ptr<Listener> listener;
+  std::unique_ptr<Transport> device, host;
+  std::vector<std::byte> hello;
+};
+std::unique_ptr<Listener> UsbGuest::listener;
+
+TEST_F(UsbGuest, FC39_every_size_goes_through_the_kernel) {
+  connect();
+  EXPECT_STREQ(device->facts().peer, "usb:GUEST1");
+  EXPECT_STREQ(host->facts().peer, "usb:GUEST1");
+  EXPECT_EQ(device->facts().speed_mbit_s, host->facts().speed_mbit_s);
+  for (size_t bytes : {1u, 511u, 512u, 513u, 1024u, 8192u, 16383u, 16384u, 16385u, 393'304u,
+                       1u << 20, (1u << 20) + 1})
+    echo(2, bytes);
+}
+
+TEST_F(UsbGuest, two_hundred_requests_in_order) {
+  connect();
+  const int64_t start_ns = now_ns();
+  echo(200, 8324);
+  std::printf("200 requests of 16 KiB up, 8 KiB down: %.1f ms each\n",
+              double(now_ns() - start_ns) * 1e-6 / 200);
+}
+
+TEST_F(UsbGuest, device_end_unplugs_and_the_next_session_is_clean) {
+  for (int round = 0; round < 3; ++round) {
+    connect();
+    echo(2, 20'000);
+    // Bytes that nobody reads must not reach the next session.
+    send_all(*device, pattern(4 * kGridBytes, 7), soon_ns(kSecond));
+    send_all(*host, pattern(30'000, 8), soon_ns(kSecond));
+    const int64_t start_ns = now_ns();
+    device.reset();
+    std::byte bytes[kGridBytes];
+    Moved moved;
+    while ((moved = host->receive(bytes, soon_ns(5 * kSecond))).io == Io::kDone) {
+    }
+    EXPECT_EQ(moved.io, Io::kGone) << io_name(moved.io);
+    EXPECT_LT(now_ns() - start_ns, 4 * kSecond);
+    EXPECT_EQ(send_all(*host, hello, soon_ns(kSecond)).io, Io::kGone);
+    host.reset();
+  }
+}
+
+TEST_F(UsbGuest, host_end_closes_in_order) {
+  connect();
+  const auto last = pattern(50'000, 3);
+  ASSERT_EQ(send_all(*host, last, soon_ns(kSecond)).io, Io::kDone);
+  host.reset();
+  Io ended = Io::kDone;
+  EXPECT_EQ(receive_exactly(*device, last.size(), 4000, soon_ns(5 * kSecond), &ended), last);
+  std::byte one;
+  EXPECT_EQ(device->receive(std::span(&one, 1), soon_ns(5 * kSecond)).io, Io::kClosed);
+  EXPECT_EQ(send_all(*device, hello, soon_ns(kSecond)).io, Io::kClosed);
+  device.reset();
+  connect();
+  echo(3, 1000);
+}
+
+TEST_F(UsbGuest, host_unplugs) {
+  connect();
+  echo(2, 1000);
+  const auto found = find_devices(SysPaths{});
+  ASSERT_EQ(found.size(), 1u);
+  std::thread puller([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::ofstream("/sys/bus/usb/devices/" + found[0].name + "/remove") << "1";
+  });
+  std::byte one;
+  const int64_t start_ns = now_ns();
+  EXPECT_EQ(device->receive(std::span(&one, 1), soon_ns(5 * kSecond)).io, Io::kGone);
+  EXPECT_LT(now_ns() - start_ns, 3 * kSecond);
+  EXPECT_EQ(host->receive(std::span(&one, 1), soon_ns(5 * kSecond)).io, Io::kGone);
+  puller.join();
+  device.reset(), host.reset();
+  connect();
+  echo(3, 1000);
+}
+
+TEST_F(UsbGuest, a_host_that_reads_nothing_costs_a_refused_frame_and_no_hang) {
+  connect();
+  // More than the host's posted reads hold: 32 of 16 KiB, then the device's queue of 1 MiB.
+  const auto frame = pattern(32 * kGridBytes, 5);
+  int taken = 0;
+  Moved moved;
+  while ((moved = send_all(*device, frame, soon_ns(300 * kMs))).io == Io::kDone) ++taken;
+  EXPECT_EQ(moved.io, Io::kLate);
+  EXPECT_EQ(moved.bytes, 0u);
+  EXPECT_GE(taken, 2);
+  EXPECT_LE(taken, 4);
+  const int64_t start_ns = now_ns();
+  device.reset();
+  EXPECT_LT(now_ns() - start_ns, kCloseFlushNs + kCloseAbortNs + kCloseJoinNs);
+  host.reset();
+  connect();
+  echo(3, 1000);
+}
+
+TEST_F(UsbGuest, FC41_a_claimed_interface_is_told_as_in_use) {
+  connect();
+  const auto found = find_devices(SysPaths{});
+  ASSERT_EQ(found.size(), 1u);
+  auto second = open_libusb_port(found[0], SysPaths{});
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().message().find("in use"), std::string_view::npos) << second.error().text;
+  echo(2, 1000);
+}
+
+// A host program that is killed says nothing; the next one opens the same device again.
+TEST_F(UsbGuest, a_host_that_begins_anew_resets_the_old_session) {
+  Result<std::unique_ptr<Transport>> connected = make_error(Code::kFailed, "not asked");
+  std::thread connecting([&] {
+    connected = connect_transport(parse_endpoint("usb:GUEST1").value(), soon_ns(15 * kSecond));
+  });
+  std::unique_ptr<HostPort> port;
+  for (const int64_t until_ns = soon_ns(10 * kSecond); !port && now_ns() < until_ns;) {
+    const auto found = find_devices(SysPaths{});
+    auto opened = found.size() == 1 && found[0].usable
+                      ? open_libusb_port(found[0], SysPaths{})
+                      : Result<std::unique_ptr<HostPort>>(make_error(Code::kNotFound, "none"));
+    if (opened && opened.value()->open_session()) port = std::move(opened.value());
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  connecting.join();
+  ASSERT_TRUE(port != nullptr);
+  ASSERT_TRUE(connected) << connected.error().text;
+  device = std::move(connected.value());
+  port.reset();  // killed: its files are closed, nothing is said
+  std::byte one;
+  EXPECT_EQ(device->receive(std::span(&one, 1), soon_ns(200 * kMs)).io, Io::kLate);
+  auto second = open_libusb_port(find_devices(SysPaths{}).at(0), SysPaths{});
+  ASSERT_TRUE(second) << second.error().text;
+  EXPECT_TRUE(second.value()->open_session());
+  EXPECT_EQ(device->receive(std::span(&one, 1), soon_ns(2 * kSecond)).io, Io::kReset);
+  second.value().reset();
+  device.reset();
+  connect();
+  echo(2, 1000);
+}
+
+TEST_F(UsbGuest, FC41_another_gadgets_controller_is_refused_and_named) {
+  connect();
+  GadgetSettings other;
+  other.name = "other", other.function = "other_link", other.mount = "/run/other-usb";
+  auto place = make_gadget(linux_setup(), other, "OTHER");
+  ASSERT_FALSE(place);
+  EXPECT_EQ(place.code(), Code::kDevice);
+  EXPECT_NE(place.error().message().find("held by gadget outrider (`Outrider link`)"),
+            std::string_view::npos)
+      << place.error().text;
+  echo(2, 1000);  // and nobody was unbound
+}
+
+}  // namespace
+}  // namespace outrider::link::usb
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  outrider::set_log_level(outrider::LogLevel::kInfo);
+  outrider::set_log_sink(outrider::stderr_log_sink, nullptr);
+  return RUN_ALL_TESTS();
+}
