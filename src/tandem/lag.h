@@ -1,6 +1,8 @@
 // Two filters of the machine: the share of missed periods, and the forecast of answer times.
 // Plain values, no clock; copied with the machine's state.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "tandem/limits.h"
@@ -23,34 +25,35 @@ struct DropFilter {
   bool operator==(const DropFilter&) const = default;
 };
 
-// Level and slope of the answer times of ticks that were not late (Holt's linear forecast, weights
-// 1/2 and 1/4): says that a tick will be late while every tick is still in time. `alarms` counts
-// forecasts in a row that lie beyond the hold point; a slope that is not rising clears them.
+// Says that a tick will be late while every tick is still in time. The slope is the smaller one of
+// the last four answers and of the last eight, so a step from one steady time to another rings for
+// four answers and no longer: predict_ticks must be more than that. Late answers are not counted
+// in.
 struct LagForecast {
-  int64_t level_ns = 0, slope_ns = 0;
-  int64_t n = 0, alarms = 0;
+  static constexpr int64_t kShort = 4, kLong = 8;
+  std::array<int64_t, kLong + 1> answers_ns{};  // ring
+  int64_t n = 0, alarms = 0;                    // alarms: forecasts in a row beyond the hold point
 
   void put(const Limits& limits, int64_t answer_ns) noexcept {
-    if (n == 0) {
-      level_ns = answer_ns;
-    } else {
-      const int64_t before = level_ns;
-      level_ns += (answer_ns - level_ns) / 2;
-      slope_ns += (level_ns - before - slope_ns) / 4;
-    }
-    if (n < kWarmAnswers) ++n;
-    alarms =
-        n == kWarmAnswers && slope_ns > 0 && ahead_ns(limits) > limits.hold_ns ? alarms + 1 : 0;
+    answers_ns[static_cast<size_t>(n % (kLong + 1))] = answer_ns;
+    ++n;
+    alarms = n > kLong && ahead_ns(limits) > limits.hold_ns ? alarms + 1 : 0;
   }
+  // The last answer drawn on by predict_ahead_ticks; the answer itself when times do not rise.
   int64_t ahead_ns(const Limits& limits) const noexcept {
-    return level_ns + slope_ns * limits.predict_ahead_ticks;
+    const int64_t slope =
+        std::min((back(0) - back(kShort)) / kShort, (back(0) - back(kLong)) / kLong);
+    return back(0) + std::max<int64_t>(slope, 0) * limits.predict_ahead_ticks;
   }
   bool late_soon(const Limits& limits) const noexcept {
     return limits.predict_ticks > 0 && alarms >= limits.predict_ticks;
   }
   bool operator==(const LagForecast&) const = default;
 
-  static constexpr int64_t kWarmAnswers = 8;  // before that a slope means nothing
+ private:
+  int64_t back(int64_t i) const noexcept {
+    return answers_ns[static_cast<size_t>((n - 1 - i) % (kLong + 1))];
+  }
 };
 
 }  // namespace outrider::tandem

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 
 namespace outrider::tandem::test {
@@ -91,6 +93,20 @@ TEST(TandemLimits, limits_that_contradict_each_other_are_refused_by_name) {
     EXPECT_EQ(refused.code(), Code::kInvalid) << c.name;
     EXPECT_NE(refused.error().message().find(c.name), std::string::npos);
     EXPECT_NE(refused.error().message().find(c.other), std::string::npos);
+  }
+}
+
+// The reference page repeats the table: name, both presets, range and words.
+TEST(TandemLimits, the_reference_page_has_every_row) {
+  std::ifstream in(std::string(OUTRIDER_SOURCE_DIR) + "/docs/reference/config.md");
+  std::stringstream page;
+  page << in.rdbuf();
+  for (const LimitRow& row : limit_rows()) {
+    std::ostringstream line;
+    line.precision(12);
+    line << "\n| `" << row.name << "` | " << row.driving20 << " | " << row.arm << " | " << row.least
+         << ".." << row.most << " | " << row.help << " |\n";
+    EXPECT_NE(page.str().find(line.str()), std::string::npos) << line.str();
   }
 }
 

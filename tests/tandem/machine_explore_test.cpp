@@ -129,9 +129,8 @@ std::vector<Event> events_of(const State& s) {
       add({.kind = EventKind::kTick, .tick = s.tick + 1, .engaged = engaged});
   }
   for (const bool sound : {true, false}) {
-    for (const uint32_t epoch : {s.epoch, s.epoch - 1})
-      for (const int64_t tick : {s.tick, s.tick - 1})
-        add({.kind = EventKind::kAnswer, .tick = tick, .epoch = epoch, .sound = sound});
+    for (const int64_t tick : {s.tick, s.tick - 1})
+      add({.kind = EventKind::kAnswer, .tick = tick, .epoch = s.epoch, .sound = sound});
     add({.kind = EventKind::kStandby, .tick = s.tick, .sound = sound, .took_ns = 10 * kMs});
     for (const Agreement agreement : {Agreement::kWithin, Agreement::kBeyond})
       add({.kind = EventKind::kShadow,
@@ -142,9 +141,10 @@ std::vector<Event> events_of(const State& s) {
            .agreement = agreement,
            .took_ns = 20 * kMs});
   }
-  for (const uint32_t link : {s.link, s.link - 1})
-    for (const EventKind kind : {EventKind::kJoined, EventKind::kFailed, EventKind::kMismatch})
-      add({.kind = kind, .link = link});
+  add({.kind = EventKind::kAnswer, .tick = s.tick, .epoch = s.epoch - 1});
+  add({.kind = EventKind::kFailed, .link = s.link - 1});
+  for (const EventKind kind : {EventKind::kJoined, EventKind::kFailed, EventKind::kMismatch})
+    add({.kind = kind, .link = s.link});
   for (const EventKind kind : {EventKind::kPoint, EventKind::kReplugged, EventKind::kStop})
     add({.kind = kind});
   return all;

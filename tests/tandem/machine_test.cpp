@@ -353,6 +353,16 @@ TEST(TandemMachine, rising_answer_times_hand_back_before_a_tick_is_late) {
   EXPECT_FALSE(rig.last.has(act::kCloseLead));
 }
 
+TEST(TandemMachine, a_step_to_another_steady_time_makes_no_forecast) {
+  for (const double to_ms : {30.0, 35.0, 40.0, 44.0, 45.9}) {
+    Rig rig;
+    rig.lead_proven();
+    for (int i = 0; i < 20; ++i) rig.lead_tick(25);
+    for (int i = 0; i < 50; ++i) rig.lead_tick(to_ms);
+    EXPECT_EQ(rig.state.phase, kLeading) << to_ms;
+  }
+}
+
 TEST(TandemMachine, noise_and_single_peaks_make_no_forecast) {
   Rig rig;
   rig.lead_proven();

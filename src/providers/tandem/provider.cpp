@@ -1,0 +1,250 @@
+// The one exported symbol of provider_tandem.so, and the ABI object of a tandem.
+#include <dlfcn.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <memory>
+
+#include "abi/builder.h"
+#include "abi/guard.h"
+#include "abi/identity.h"
+#include "base/env.h"
+#include "outrider/frt_v1.h"
+#include "providers/tandem/tandem_runtime.h"
+
+namespace outrider::tandem {
+namespace {
+
+constexpr uint32_t kInfer = 37;  // the reference that a whole request has everywhere
+
+struct Published {
+  std::unique_ptr<TandemRuntime> runtime;
+  std::string description;
+  outrider_status_v1 status{};
+  outrider_tandem_v1 tandem{};
+};
+
+TandemRuntime& of(void* self) {
+  return *static_cast<Published*>(self)->runtime;
+}
+
+// ---- verbs --------------------------------------------------------------------------------------
+
+int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
+  return self == nullptr ? FRT_ERR_INVALID : of(self).set_input(port, data, bytes);
+}
+int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
+  return self == nullptr ? FRT_ERR_INVALID : of(self).get_output(port, out, capacity, written);
+}
+int prepare(void* self, uint32_t, uint64_t) {
+  return self == nullptr ? FRT_ERR_INVALID : FRT_ERR_UNSUPPORTED;
+}
+int do_step(void* self) {
+  return self == nullptr ? FRT_ERR_INVALID : of(self).tick();
+}
+int run_opaque(void* self, uint32_t ref) {
+  if (self == nullptr) return FRT_ERR_INVALID;
+  return ref == kInfer ? of(self).tick() : of(self).unknown_executor(ref);
+}
+const char* last_error(void* self) {
+  return self == nullptr ? "self is NULL" : of(self).last_error();
+}
+void release_owner(void* owner) {
+  delete static_cast<Published*>(owner);
+}
+
+// ---- extensions ---------------------------------------------------------------------------------
+
+constexpr const char* kCounterNames[OUTRIDER_TANDEM_USED] = {
+    "ticks",         "by_lead",         "by_standby",       "held",          "refused",
+    "handovers",     "takeovers",       "handbacks",        "losses",        "connects",
+    "stale_answers", "late_answers",    "repeated_answers", "forecasts",     "shadows",
+    "covered",       "dropped_periods", "late_ticks",       "worst_tick_ns", "last_lead_ns",
+    "worst_lead_ns", "standby_ns",      "resets",           "phase",         "standby_failures"};
+
+const char* counter_name(uint64_t index) {
+  return index < OUTRIDER_TANDEM_USED ? kCounterNames[index] : nullptr;
+}
+const char* phase_words(int64_t phase) {
+  return phase >= 0 && phase <= static_cast<int64_t>(Phase::kUnavailable)
+             ? phase_name(static_cast<Phase>(phase))
+             : nullptr;
+}
+const char* reason_words(int64_t reason) {
+  return reason >= 0 && reason < static_cast<int64_t>(Reason::kCount)
+             ? reason_name(static_cast<Reason>(reason))
+             : nullptr;
+}
+static_assert(OUTRIDER_REASON_STOPPED == static_cast<int>(Reason::kStopped));
+static_assert(OUTRIDER_REASON_FORECAST == static_cast<int>(Reason::kForecast));
+static_assert(OUTRIDER_REASON_STOPPED + 1 == static_cast<int>(Reason::kCount));
+
+void read_origin(void* self, int64_t out[OUTRIDER_ORIGIN_COUNT]) {
+  of(self).runner().read_origin(*reinterpret_cast<int64_t(*)[OUTRIDER_ORIGIN_COUNT]>(out));
+}
+void read_counters(void* self, int64_t out[OUTRIDER_TANDEM_COUNT]) {
+  of(self).runner().read_counters(*reinterpret_cast<int64_t(*)[OUTRIDER_TANDEM_COUNT]>(out));
+}
+const char* lead_error(void* self) {
+  return of(self).lead_error();
+}
+
+uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
+  int64_t numbers[OUTRIDER_TANDEM_COUNT];
+  of(self).runner().read_counters(numbers);
+  for (uint64_t i = 0; out != nullptr && i < OUTRIDER_TANDEM_USED && i < capacity; ++i)
+    out[i] = {kCounterNames[i], numbers[i]};
+  return OUTRIDER_TANDEM_USED;
+}
+const char* status_describe(void* self) {
+  return static_cast<Published*>(self)->description.c_str();
+}
+
+// ---- building -----------------------------------------------------------------------------------
+
+bool add_ports(frt_runtime_builder b, const TandemRuntime& runtime) {
+  const frt_model_runtime_v1& rt = runtime.standby();
+  for (uint64_t i = 0; i < rt.n_ports; ++i) {
+    const frt_runtime_port_desc& p = rt.ports[i];
+    if (frt_runtime_builder_add_port(b, p.name, p.modality, p.dtype, p.layout, p.direction,
+                                     p.update, p.required, p.shape, p.rank, p.cadence_hint_hz,
+                                     nullptr, 0, 0) != 0)
+      return false;
+  }
+  struct Row {
+    const char* name;
+    uint32_t dtype, direction;
+    int64_t n;
+  };
+  for (const Row& r : {Row{"engaged", FRT_DTYPE_U8, FRT_PORT_IN, 1},
+                       Row{"origin", FRT_DTYPE_I64, FRT_PORT_OUT, OUTRIDER_ORIGIN_COUNT},
+                       Row{"counters", FRT_DTYPE_I64, FRT_PORT_OUT, OUTRIDER_TANDEM_COUNT}})
+    if (frt_runtime_builder_add_port(b, r.name, FRT_MODALITY_TENSOR, r.dtype, FRT_LAYOUT_FLAT,
+                                     r.direction, FRT_UPDATE_STAGED, 0, &r.n, 1, 0, nullptr, 0,
+                                     0) != 0)
+      return false;
+  return true;
+}
+
+// What can change a result: both sides, and every limit that is not its preset's.
+void add_identity(frt_runtime_builder b, const TandemRuntime& runtime) {
+  const auto add = [b](const char* key, const std::string& value) {
+    frt_runtime_builder_add_identity(b, key, value.c_str());
+  };
+  char hex[32];
+  std::snprintf(hex, sizeof hex, "%016" PRIx64, runtime.standby().exp->fingerprint);
+  add("provider", "outrider_tandem");
+  add("model_family", "tandem");
+  add("standby_config_sha256", runtime.side(false).digest);
+  add("standby_fingerprint", hex);
+  add("lead_config_sha256", runtime.side(true).digest);
+  add("preset", runtime.config().preset);
+  const Limits preset = preset_limits(runtime.config().preset).value();
+  for (const LimitRow& row : limit_rows())
+    if (runtime.config().limits.*row.field != preset.*row.field)
+      add(row.name, std::to_string(runtime.config().limits.*row.field));
+}
+
+Error refused(frt_runtime_builder builder) {
+  Error error = make_error(Code::kInvalid, "tandem: %s", abi::builder_error(builder));
+  frt_runtime_builder_finish(builder, nullptr, nullptr, nullptr);  // discards it
+  return error;
+}
+
+Result<frt_model_runtime_v1*> publish(std::unique_ptr<TandemRuntime> runtime) {
+  auto owned = std::make_unique<Published>();
+  owned->runtime = std::move(runtime);
+  owned->description = owned->runtime->description();
+  owned->status = {1, sizeof owned->status, owned.get(), &status_read, &status_describe};
+  owned->tandem = {1,
+                   sizeof owned->tandem,
+                   owned.get(),
+                   &read_origin,
+                   &read_counters,
+                   &counter_name,
+                   &phase_words,
+                   &reason_words,
+                   &lead_error};
+  frt_runtime_builder builder = frt_model_runtime_builder_create_metadata();
+  if (builder == nullptr) return make_error(Code::kNoMemory, "tandem: out of memory");
+  add_identity(builder, *owned->runtime);
+  if (!add_ports(builder, *owned->runtime) ||
+      frt_runtime_builder_add_generic_stage(builder, "infer", FRT_EXECUTOR_OPAQUE, kInfer, nullptr,
+                                            0) != 0 ||
+      frt_runtime_builder_set_generic_stage_runner(builder, owned.get(), &run_opaque) != 0)
+    return refused(builder);
+  const frt_model_runtime_verbs verbs = {sizeof verbs, 0,        &set_input, &get_output,
+                                         &prepare,     &do_step, &last_error};
+  const abi::ExtensionTable tables[] = {{OUTRIDER_EXT_STATUS, 1, &owned->status},
+                                        {OUTRIDER_EXT_TANDEM, 1, &owned->tandem}};
+  auto model =
+      abi::finish_model(builder, &verbs, owned.get(), owned.get(), nullptr, &release_owner, tables);
+  if (!model) return refused(builder);
+  (void)owned.release();  // the model's now
+  return model;
+}
+
+Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
+  if (config_json == nullptr)
+    return make_error(Code::kInvalid, "config: NULL, wanted a JSON object");
+  auto json = Json::parse(config_json, Json::Dialect::kFlatOpen);
+  if (!json) return json.error();
+  const Json* family = json.value().find("model_family");
+  if (family == nullptr || !family->is_string() || family->text().empty())
+    return make_error(Code::kInvalid,
+                      "config: key \"model_family\" is missing, empty or no string; this provider "
+                      "has \"tandem\"");
+  if (family->text() != "tandem")
+    return make_error(Code::kUnsupported,
+                      "config: model_family is \"%.80s\", this provider has \"tandem\"",
+                      family->text().c_str());
+  auto config = read_tandem_config(json.value());
+  if (!config) return config.error();
+  auto runtime = TandemRuntime::open(config.value());
+  if (!runtime) return runtime.error();
+  return publish(std::move(runtime.value()));
+}
+
+// Our host offers a sink for the reason; any other host can have one line on standard error.
+void report_failure(const Error& error) {
+  using Sink = void (*)(const char*);
+  if (auto* sink = reinterpret_cast<Sink>(dlsym(RTLD_DEFAULT, "outrider_open_reason_sink")))
+    sink(error.text);
+  if (env_open_errors_to_stderr())
+    std::fprintf(stderr, "outrider: open failed (%d): %s\n", to_abi(error.code), error.text);
+}
+
+int open_guarded(const char* config_json, frt_model_runtime_v1** out) {
+  auto opened = open_runtime(config_json);
+  if (!opened) {
+    report_failure(opened.error());
+    return to_abi(opened.error().code);
+  }
+  *out = opened.value();
+  return FRT_OK;
+}
+
+}  // namespace
+
+std::string TandemRuntime::description() const {
+  std::string text = "{\"family\":\"tandem\",\"preset\":\"" + config_.preset + "\"";
+  for (const Side* side : {&standby_side_, &lead_side_})
+    text += ",\"" + side->role + "\":{\"family\":\"" + side->family + "\",\"config_sha256\":\"" +
+            side->digest + "\"}";
+  char number[96];
+  for (const LimitRow& row : limit_rows()) {
+    std::snprintf(number, sizeof number, ",\"%s\":%g", row.name, limit_value(config_.limits, row));
+    text += number;
+  }
+  std::snprintf(number, sizeof number, ",\"memory_bytes\":%zu}", arena_.capacity_bytes());
+  return text + number;
+}
+
+}  // namespace outrider::tandem
+
+extern "C" __attribute__((visibility("default"))) int frt_model_runtime_open_v1(
+    const char* config_json, frt_model_runtime_v1** out) {
+  if (out == nullptr) return FRT_ERR_INVALID;
+  *out = nullptr;
+  return outrider::abi::guard([&] { return outrider::tandem::open_guarded(config_json, out); });
+}
