@@ -4,8 +4,8 @@ namespace outrider::cli {
 namespace {
 
 constexpr const Command* kCommands[] = {&kDemo,    &kInspect,   &kRun,    &kBench, &kParity,
-                                        &kConform, &kMakeModel, &kDoctor, &kHelp};
-constexpr const char* kLater[] = {"chat", "loop", "serve", "join", "link", "convert", "top"};
+                                        &kConform, &kMakeModel, &kDoctor, &kServe, &kHelp};
+constexpr const char* kLater[] = {"chat", "loop", "join", "link", "convert", "top"};
 
 }  // namespace
 

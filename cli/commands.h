@@ -6,7 +6,7 @@
 
 namespace outrider::cli {
 
-extern const Command kDemo, kInspect, kRun, kBench, kParity, kConform, kMakeModel, kDoctor, kHelp;
+extern const Command kDemo, kInspect, kRun, kBench, kParity, kConform, kMakeModel, kDoctor, kServe, kHelp;
 
 std::span<const Command* const> commands();
 const Command* find_command(std::string_view name);

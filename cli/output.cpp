@@ -68,9 +68,10 @@ Exit exit_of(const Error& error) {
   switch (error.code) {
     case Code::kOk:
       return kGood;
+    case Code::kDevice:  // across the C ABI only code and line travel
+      return error.message().starts_with("link: ") ? kDeadline : kUsage;
     case Code::kInvalid:
     case Code::kNoMemory:
-    case Code::kDevice:
       return kUsage;
     case Code::kNotFound:
       for (const char* verb : {"cannot open", "cannot examine", "cannot map", "cannot find",
@@ -120,15 +121,29 @@ Styled Output::bold(std::string_view text) const {
   return {on ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text)};
 }
 
-void Output::document(Report report) {
-  if (!json_ || document_done_) return;
-  document_done_ = true;
+namespace {
+
+Report with_version(Report report) {
   Report whole;
   whole["version"] = 1;
   if (report.is_object())
     for (auto& [key, value] : report.items())
       if (key != "version") whole[key] = std::move(value);
-  pending_ = to_json_text(whole) + "\n";
+  return whole;
+}
+
+}  // namespace
+
+void Output::document(Report report) {
+  if (!json_ || document_done_) return;
+  document_done_ = true;
+  pending_ = to_json_text(with_version(std::move(report))) + "\n";
+}
+
+void Output::document_line(Report report) {
+  if (!json_ || document_done_) return;
+  document_done_ = true;
+  pending_ = to_json_text(with_version(std::move(report)), -1) + "\n";
 }
 
 void Output::say_line(Level level, const std::string& line) {

@@ -100,6 +100,8 @@ class Output {
   void raw(std::string_view text) { pending_ += text; }
   // The one document. `version` is put first. Ignored unless --json is on.
   void document(Report report);
+  // The one document as one line, for commands that go on after it: follow with flush.
+  void document_line(Report report);
 
   // One line on standard error.
   template <class... Ts>

@@ -1,0 +1,124 @@
+// outrider serve: the link server for any runtime.
+#include <unistd.h>
+
+#include <csignal>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/service_config.h"
+#include "link/server/server.h"
+
+namespace outrider::cli {
+namespace {
+
+constexpr Flag kFlags[] = {
+    {"--listen", "ENDPOINT", nullptr,
+     "Where devices reach this host: tcp://HOST:PORT or loopback:NAME; replaces what CONFIG says. "
+     "tcp://127.0.0.1:5610 when nothing is said.",
+     parse_text, true},
+    {"--plaintext", nullptr, nullptr,
+     "Serve other machines without key and encryption: for a cable that is yours alone.", nullptr},
+    kThreadsFlag,
+    kViewsFlag,
+    kSetFlag,
+    kProviderFlag,
+    kJsonFlag,
+};
+constexpr Positional kPositionals[] = {
+    {"CONFIG|FILE",
+     "Service configuration (.json with \"models\"), open configuration (.json) or model file; the "
+     "latter two are served under the name \"default\"."}};
+
+int run(Context& context);
+
+}  // namespace
+
+const Command kServe = {
+    "serve",
+    "Serve models to devices over the link.",
+    "Runs until Ctrl-C. Without --listen only this machine can connect; an endpoint that other "
+    "machines reach is refused unless --plaintext is given. Each device gets a runtime of its own "
+    "as long as max_instances and memory_budget_mb of the service configuration allow. With --json "
+    "the document is one line, written as soon as devices can connect: {\"version\": 1, "
+    "\"listening\": [...], \"models\": [...]}.",
+    "outrider serve pi05.gguf --listen tcp://127.0.0.1:5610",
+    kPositionals,
+    kFlags,
+    run};
+
+namespace {
+
+// The signals that end a server are waited for, not handled: no code runs inside one.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigemptyset(&set_);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, signal);
+    ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  int wait() const {
+    int signal = 0;
+    while (::sigwait(&set_, &signal) != 0) {
+    }
+    return signal;
+  }
+
+ private:
+  sigset_t set_;
+};
+
+std::string machine_name() {
+  char name[65] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "host";
+}
+
+Result<std::unique_ptr<link::Models>> open_models(const ServiceConfig& config, Output& out,
+                                                  const Clock& clock,
+                                                  const link::ModelsLimits& limits) {
+  auto models = std::make_unique<link::Models>(limits, clock);
+  for (const ServedModel& model : config.models) {
+    for (const std::string& note : model.resolved.notes) out.say(Level::kInfo, "{}", note);
+    OUTRIDER_TRY(check_files(model.resolved));
+    out.progress(fmt::format("serve: opening {}", model.name));
+    OUTRIDER_TRY(models->add(
+        model.name,
+        std::make_unique<link::ProviderSource>(model.resolved.provider_path, model.resolved.json),
+        true));
+  }
+  return models;
+}
+
+void tell_ready(Output& out, const ServiceConfig& config, const link::Server& server) {
+  Report models = Report::array();
+  for (const ServedModel& model : config.models) models.push_back(model.name);
+  out.document_line({{"listening", server.endpoints()}, {"models", std::move(models)}});
+  for (const std::string& endpoint : server.endpoints()) out.text("listening on {}\n", endpoint);
+  out.flush(kGood);
+}
+
+int run(Context& context) {
+  const EndSignals signals;  // before any thread is made: all of them inherit the mask
+  static constinit const MonotonicClock kClock;
+  auto config = read_service(context.args.positional(0), wish_of(context.args, kServe));
+  if (!config) return context.fail(config.error());
+  link::ServerOptions options;
+  options.listen = config.value().listen;
+  if (context.args.given("--listen")) options.listen = context.args.all("--listen");
+  options.max_peers = static_cast<uint32_t>(config.value().max_peers);
+  options.models.max_instances = static_cast<uint32_t>(config.value().max_instances);
+  options.models.memory_budget_bytes = static_cast<uint64_t>(config.value().memory_budget_mb) << 20;
+  options.plaintext = context.args.given("--plaintext");
+  options.name = machine_name();
+  auto models = open_models(config.value(), context.out, kClock, options.models);
+  if (!models) return context.fail(models.error());
+  auto server = link::Server::start(options, std::move(models.value()), kClock);
+  if (!server) return context.fail(server.error());
+  tell_ready(context.out, config.value(), *server.value());
+  const int signal = signals.wait();
+  context.out.say(Level::kInfo, "serve: ended by {}", signal == SIGINT ? "Ctrl-C" : "a signal");
+  return kGood;
+}
+
+}  // namespace
+}  // namespace outrider::cli

@@ -1,0 +1,225 @@
+#include "link/server/models.h"
+
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "base/printable.h"
+
+namespace outrider::link {
+namespace {
+
+constexpr auto kHandOverWait = std::chrono::seconds(2);
+
+uint64_t resident_bytes() {
+  uint64_t total = 0, resident = 0;
+  FILE* file = std::fopen("/proc/self/statm", "re");
+  if (file == nullptr) return 0;
+  const int n = std::fscanf(file, "%" SCNu64 " %" SCNu64, &total, &resident);
+  std::fclose(file);
+  return n == 2 ? resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) : 0;
+}
+
+// The value of a line "key=value" of an identity.
+std::string identity_value(const char* identity, std::string_view key) {
+  std::string_view text = identity == nullptr ? "" : identity;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == '=')
+      return std::string(line.substr(key.size() + 1));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string json_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : printable(text, 400)) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+void scrub(Runtime& runtime) noexcept {
+  const frt_model_runtime_v1& face = runtime.face();
+  static const char kNothing[16] = {};
+  for (uint32_t port = 0; port < face.n_ports; ++port)
+    if (face.ports[port].direction == FRT_PORT_IN && face.ports[port].update == FRT_UPDATE_STAGED)
+      runtime.set_input(port, kNothing, 0);
+  runtime.set_input(static_cast<uint32_t>(face.n_ports), kNothing, 0);
+}
+
+Models::Model* Models::find(std::string_view name) {
+  for (const auto& model : models_)
+    if (model->name == name || (!model->sha256.empty() && model->sha256 == name))
+      return model.get();
+  return nullptr;
+}
+
+Result<std::shared_ptr<Instance>> Models::open_instance(Model& model) {
+  const uint64_t before = resident_bytes();
+  auto runtime = model.source->open();
+  if (!runtime) return runtime.error();
+  auto instance = std::make_shared<Instance>();
+  instance->runtime = std::move(runtime.value());
+  const uint64_t after = resident_bytes();
+  instance->bytes = after > before ? after - before : 0;
+  const frt_runtime_export_v1* exp = instance->runtime->face().exp;
+  std::scoped_lock lock(lock_);
+  if (model.sha256.empty() && exp != nullptr)
+    model.sha256 = identity_value(exp->identity, "weights_sha256");
+  model.instances.push_back(instance);
+  return instance;
+}
+
+Result<void> Models::add(std::string name, std::unique_ptr<ModelSource> source, bool open_now) {
+  auto model = std::make_unique<Model>();
+  model->name = std::move(name);
+  model->source = std::move(source);
+  if (open_now) {
+    auto opened = open_instance(*model);
+    if (!opened)
+      return make_error(opened.code(), "model %s: %s", model->name.c_str(), opened.error().text);
+  }
+  std::scoped_lock lock(lock_);
+  models_.push_back(std::move(model));
+  return {};
+}
+
+bool Models::room_for_another(const Model& model) const {
+  if (model.instances.size() >= limits_.max_instances) return false;
+  if (limits_.memory_budget_bytes == 0) return true;
+  uint64_t used = 0, next = 0;
+  for (const auto& each : models_)
+    for (const auto& instance : each->instances) used += instance->bytes;
+  for (const auto& instance : model.instances) next = std::max(next, instance->bytes);
+  return used + next <= limits_.memory_budget_bytes;
+}
+
+// Under lock_. `may_take`: also one that has another owner.
+std::shared_ptr<Instance> Models::choose(Model& model, const Applicant& who, bool may_take) {
+  const int64_t now = clock_->now_ns();
+  for (const auto& instance : model.instances)
+    if (instance->used && instance->client_id == who.client_id) return instance;
+  // A fresh one first: a former owner that comes back finds its own.
+  for (const bool used : {false, true})
+    for (const auto& instance : model.instances)
+      if (!instance->owned && instance->used == used) return instance;
+  if (!may_take) return nullptr;
+  std::shared_ptr<Instance> oldest;
+  for (const auto& instance : model.instances) {
+    const bool silent = now - instance->heard_ns.load() > limits_.silence_ns;
+    const bool allowed = who.take_over == wire::TakeOver::kAlways ||
+                         (who.take_over == wire::TakeOver::kWhenSilent && silent);
+    if (allowed && (oldest == nullptr || instance->heard_ns.load() < oldest->heard_ns.load()))
+      oldest = instance;
+  }
+  return oldest;
+}
+
+Lease Models::hand_over(std::shared_ptr<Instance> instance, const Applicant& who) {
+  if (instance->owned && instance->client_id != who.client_id) ++n_take_overs_;
+  Lease lease;
+  lease.fresh = !instance->used;
+  lease.epoch = ++last_epoch_;
+  instance->used = true;
+  instance->owned = true;
+  instance->client_id = who.client_id;
+  instance->owner = who.name;
+  instance->heard_ns = clock_->now_ns();
+  instance->epoch.store(lease.epoch, std::memory_order_release);
+  lease.instance = std::move(instance);
+  return lease;
+}
+
+Error Models::busy(const Model& model) const {
+  const int64_t now = clock_->now_ns();
+  std::string owners;
+  for (const auto& instance : model.instances) {
+    const int64_t ago_ms = (now - instance->heard_ns.load()) / 1'000'000;
+    if (owners.size() < 200)
+      owners += (owners.empty() ? "" : ", ") + printable(instance->owner, 40) + " (heard " +
+                std::to_string(ago_ms) + " ms ago)";
+  }
+  return make_error(Code::kNotReady, "model %s: all %zu instances are owned: %s",
+                    model.name.c_str(), model.instances.size(), owners.c_str());
+}
+
+Result<Lease> Models::acquire(std::string_view name, const Applicant& who) {
+  Model* model = nullptr;
+  {
+    std::scoped_lock lock(lock_);
+    model = find(name);
+    if (model == nullptr) {
+      std::string names;
+      for (const auto& each : models_) names += (names.empty() ? "" : ", ") + each->name;
+      return make_error(Code::kNotFound, "there is no model \"%s\" here; there are: %s",
+                        printable(name).c_str(), names.c_str());
+    }
+  }
+  std::scoped_lock opening(model->opening);
+  Lease lease;
+  bool open_another = false;
+  {
+    std::scoped_lock lock(lock_);
+    std::shared_ptr<Instance> found = choose(*model, who, false);
+    if (found == nullptr) {
+      open_another = room_for_another(*model);
+      if (!open_another) found = choose(*model, who, true);
+      if (!open_another && found == nullptr) return busy(*model);
+    }
+    if (found != nullptr) lease = hand_over(std::move(found), who);
+  }
+  if (open_another) {
+    auto opened = open_instance(*model);
+    if (!opened) return opened.error();
+    std::scoped_lock lock(lock_);
+    lease = hand_over(std::move(opened.value()), who);
+  }
+  if (lease.fresh) return lease;
+  // The former owner's run ends before its successor begins; its epoch is over already.
+  std::unique_lock use(lease.instance->use, kHandOverWait);
+  if (!use.owns_lock()) {
+    release(lease);
+    return make_error(Code::kNotReady, "model %s: the run of its former owner does not end",
+                      model->name.c_str());
+  }
+  scrub(*lease.instance->runtime);
+  return lease;
+}
+
+void Models::release(const Lease& lease) {
+  std::scoped_lock lock(lock_);
+  if (lease.holds()) lease.instance->owned = false;
+}
+
+std::string Models::json() const {
+  std::scoped_lock lock(lock_);
+  const int64_t now = clock_->now_ns();
+  std::string out = "[";
+  for (const auto& model : models_) {
+    out += out.size() > 1 ? "," : "";
+    out += "{\"name\":" + json_text(model->name) + ",\"sha256\":" + json_text(model->sha256) +
+           ",\"instances\":[";
+    bool first = true;
+    for (const auto& instance : model->instances) {
+      out += first ? "" : ",";
+      first = false;
+      out += "{\"owned\":" + std::string(instance->owned ? "true" : "false") +
+             ",\"owner\":" + json_text(instance->owner) +
+             ",\"epoch\":" + std::to_string(instance->epoch.load()) + ",\"heard_ms\":" +
+             std::to_string(instance->used ? (now - instance->heard_ns.load()) / 1'000'000 : -1) +
+             ",\"bytes\":" + std::to_string(instance->bytes) + "}";
+    }
+    out += "]}";
+  }
+  return out + "]";
+}
+
+}  // namespace outrider::link

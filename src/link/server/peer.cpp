@@ -1,0 +1,361 @@
+// Connection, hello, open, telemetry. Inputs and runs: peer_frames.cpp.
+#include "link/server/peer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/printable.h"
+
+namespace outrider::link {
+
+using wire::Cause;
+using wire::Got;
+
+namespace {
+
+constexpr uint64_t kUnknownPortBytes = 64 << 10;
+constexpr std::array<std::byte, 64 << 10> kZeros{};
+
+uint64_t dtype_bytes(uint32_t dtype) {
+  static constexpr uint64_t kBytes[] = {1, 4, 2, 2, 4, 8};
+  return dtype < 6 ? kBytes[dtype] : 8;
+}
+
+bool is_picture(const frt_runtime_port_desc& port) {
+  return port.modality == FRT_MODALITY_IMAGE || port.modality == FRT_MODALITY_DEPTH;
+}
+
+// 0: variable.
+uint64_t fixed_bytes(const frt_runtime_port_desc& port) {
+  uint64_t bytes = is_picture(port) ? 1 : dtype_bytes(port.dtype);
+  if (port.rank == 0) return 0;
+  for (uint32_t d = 0; d < port.rank; ++d) {
+    const bool channels = is_picture(port) && d + 1 == port.rank && d == 3;
+    const int64_t size = channels ? 4 : port.shape[d];  // RGBA is the widest a view may be
+    if (size < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes) ||
+        bytes > wire::kMaxPayloadBytes)
+      return 0;
+  }
+  return bytes;
+}
+
+// What one message may carry for this port. Beyond the port's own size there is room for what a
+// caller gets wrong: the runtime refuses it, not the wire.
+uint64_t most_bytes(const frt_runtime_port_desc& port) {
+  const uint64_t fixed = fixed_bytes(port);
+  if (port.direction == FRT_PORT_OUT) return fixed == 0 ? kMaxVariableBytes : fixed;
+  if (fixed == 0) return is_picture(port) ? kMaxPictureBytes : kMaxVariableBytes;
+  return std::min<uint64_t>(fixed + kUnknownPortBytes, wire::kMaxPayloadBytes);
+}
+
+}  // namespace
+
+Peer::Peer(std::unique_ptr<Transport> transport, const ServerCore& core)
+    : core_(&core), channel_(std::move(transport), core.clock), begun_ns_(core.clock.now_ns()) {
+  ++core_->counters.peers;
+  ++core_->counters.connections;
+}
+
+Peer::~Peer() {
+  if (lease_.instance) core_->models.release(lease_);
+  --core_->counters.peers;
+}
+
+// ---- the pump ----------------------------------------------------------------------------------
+
+bool Peer::pump(int64_t deadline_ns) {
+  std::unique_lock lock(io_);
+  if (over_) return false;
+  wire::Incoming in;
+  const Got got = channel_.receive(in, this, deadline_ns);
+  const int64_t now = core_->clock.now_ns();
+  if (got == Got::kLate) {
+    if (channel_.has_tail()) channel_.flush(now);
+    if (!said_hello_ && now - begun_ns_ > kHelloNs) return end(Cause::kDeadline, "no hello came");
+    if (now - channel_.last_received_ns() > kPeerSilenceNs) {
+      ++core_->counters.silent_peers;
+      return end(Cause::kDeadline, "nothing was heard of you");
+    }
+    return true;
+  }
+  if (!take(in, got)) over_ = true;
+  if (!over_ && !drain()) over_ = true;
+  return !over_;
+}
+
+void Peer::pump_while_busy() {
+  std::unique_lock lock(io_, std::try_to_lock);
+  if (!lock.owns_lock() || !busy_.load(std::memory_order_acquire) || over_) return;
+  constexpr int kMostMessages = 16;
+  for (int i = 0; i < kMostMessages && !over_; ++i) {
+    wire::Incoming in;
+    const Got got = channel_.receive(in, this, 0);
+    if (got == Got::kLate) break;
+    if (!take(in, got)) over_ = true;
+  }
+}
+
+bool Peer::take(const wire::Incoming& in, Got got) {
+  if (got == Got::kLost) return false;
+  if (got == Got::kRules) {
+    ++core_->counters.protocol_errors;
+    return end(Cause::kProtocol, "a message is longer than its type allows");
+  }
+  if (lease_.instance && lease_.holds()) core_->models.heard(lease_);
+  if (got == Got::kCorrupted) return corrupted(in);
+  const uint16_t type = in.header.type;
+  if (type == wire::type_of<wire::Hello>()) return on_hello(in);
+  if (!said_hello_) return end(Cause::kProtocol, "the first message must be HELLO");
+  if (type == wire::type_of<wire::Ping>()) {
+    wire::Pong pong;
+    if (busy())
+      pong.busy_ms =
+          static_cast<uint32_t>((core_->clock.now_ns() - busy_since_ns_) / 1'000'000 + 1);
+    return answer(pong, in.header.request_id);
+  }
+  if (type == wire::type_of<wire::Pong>()) return true;
+  if (type == wire::type_of<wire::Bye>()) return on_bye();
+  if (type == wire::type_of<wire::Input>()) return on_input(in);
+  if (type == wire::type_of<wire::Run>()) return on_run(in);
+  if (type == wire::type_of<wire::Status>() || type == wire::type_of<wire::Probe>())
+    return on_telemetry(in);
+  if (busy())
+    return fault(Cause::kBusy, Code::kNotReady, type, 0, in.header.request_id,
+                 "a run is at work; ask again after it");
+  if (type == wire::type_of<wire::Open>()) return on_open(in);
+  if (type == wire::type_of<wire::Read>()) return on_read(in);
+  if (type == wire::type_of<wire::Prepare>()) return on_prepare(in);
+  ++core_->counters.protocol_errors;
+  return end(Cause::kProtocol, "a message that only a host sends");
+}
+
+bool Peer::corrupted(const wire::Incoming& in) {
+  ++core_->counters.corrupted;
+  if (in.header.type == wire::type_of<wire::Input>()) {
+    ++n_inputs_;
+    void_inputs("link: corrupted: an input was damaged on its way; stage all inputs again");
+  }
+  if ((in.header.flags & wire::kWantAnswer) == 0) return true;
+  return fault(Cause::kCorrupted, Code::kDevice, in.header.type, 0, in.header.request_id,
+               "link: corrupted: the message was damaged on its way");
+}
+
+bool Peer::fault(Cause cause, Code code, uint16_t about, uint32_t port, uint64_t request_id,
+                 const char* text) {
+  wire::Fault fault;
+  fault.cause = static_cast<uint8_t>(cause);
+  fault.code = to_abi(code);
+  fault.about = about;
+  fault.port = port;
+  fault.text.assign(text);
+  return answer(fault, request_id);
+}
+
+// Says why, as far as the peer still listens.
+bool Peer::end(Cause cause, const char* text) {
+  wire::Bye bye;
+  bye.cause = static_cast<uint8_t>(cause);
+  bye.text.assign(text);
+  channel_.send(bye, {0, lease_.epoch, 0, 0}, {}, core_->clock.now_ns());
+  over_ = true;
+  return false;
+}
+
+bool Peer::on_bye() {
+  if (lease_.instance) core_->models.release(lease_);
+  return false;
+}
+
+// ---- hello and open
+// ------------------------------------------------------------------------------
+
+bool Peer::on_hello(const wire::Incoming& in) {
+  wire::Hello hello;
+  if (said_hello_ || !wire::decode(in.body, hello))
+    return end(Cause::kProtocol, "a second or broken HELLO");
+  wire::HelloReply reply;
+  reply.version = std::min(hello.newest_version, core_->newest_version);
+  reply.features = hello.features & core_->features;
+  reply.host_id = core_->host_id;
+  reply.name.assign(core_->name);
+  reply.software.assign("outrider");
+  if (reply.version < hello.oldest_version || reply.version < core_->oldest_version) {
+    const Error error = make_error(
+        Code::kUnsupported,
+        "no common wire version: the device speaks %u to %u, this host %u to %u; update the older",
+        hello.oldest_version, hello.newest_version, core_->oldest_version, core_->newest_version);
+    reply.code = to_abi(error.code);
+    reply.text.assign(error.message());
+    answer(reply, in.header.request_id);
+    return false;
+  }
+  hello_ = hello;
+  said_hello_ = true;
+  const bool good = answer(reply, in.header.request_id);
+  channel_.set_version(reply.version);
+  return good;
+}
+
+bool Peer::on_open(const wire::Incoming& in) {
+  wire::Open open;
+  if (auto read = wire::decode(in.body, open); !read || lease_.instance)
+    return end(Cause::kProtocol, read ? "a second OPEN" : read.error().text);
+  auto reply = std::make_unique<wire::OpenReply>();
+  if (open.role == static_cast<uint8_t>(wire::Role::kObserver)) {
+    reply->code = to_abi(Code::kUnsupported);
+    reply->text.assign("an observer needs no OPEN: STATUS is answered without");
+    return answer(*reply, in.header.request_id);
+  }
+  const Applicant who{hello_.client_id, std::string(hello_.name.view()),
+                      static_cast<wire::TakeOver>(open.take_over)};
+  auto lease = core_->models.acquire(open.model.view(), who);
+  if (!lease) {
+    reply->code = to_abi(lease.code());
+    reply->text.assign(lease.error().message());
+    return answer(*reply, in.header.request_id);
+  }
+  lease_ = std::move(lease.value());
+  model_ = open.model.view();
+  take_buffers();
+  describe(*reply);
+  return answer(*reply, in.header.request_id);
+}
+
+void Peer::take_buffers() {
+  const frt_model_runtime_v1& face = lease_.instance->runtime->face();
+  pending_.resize(face.n_ports + 1);
+  buffers_.resize(face.n_ports + 1);
+  order_.reserve(face.n_ports + 1);
+  // Pages that nothing is ever written to cost nothing.
+  for (uint64_t i = 0; i <= face.n_ports; ++i) {
+    const bool known = i < face.n_ports;
+    if (known && face.ports[i].direction != FRT_PORT_IN) continue;
+    buffers_[i].capacity = known ? most_bytes(face.ports[i]) : kUnknownPortBytes;
+    buffers_[i].bytes.reset(new std::byte[buffers_[i].capacity]);
+  }
+  uint64_t most_in = kUnknownPortBytes, all_out = 0;
+  for (uint64_t i = 0; i < face.n_ports; ++i) {
+    const uint64_t bytes = most_bytes(face.ports[i]);
+    if (face.ports[i].direction == FRT_PORT_IN)
+      most_in = std::max(most_in, bytes);
+    else
+      all_out += bytes;
+  }
+  out_bytes_ = std::min<uint64_t>(all_out, wire::kMaxPayloadBytes);
+  out_.reset(new std::byte[std::max<uint64_t>(out_bytes_, 1)]);
+  const auto* plan = lease_.instance->runtime->plan();
+  stage_done_.assign(plan == nullptr ? 0 : plan->n_stages, false);
+  constexpr uint64_t kMaxTail = 1 << 20;
+  channel_.set_limits(most_in, std::min<uint64_t>(out_bytes_ + 4096, kMaxTail));
+}
+
+void Peer::describe(wire::OpenReply& reply) const {
+  const Runtime& runtime = *lease_.instance->runtime;
+  const frt_model_runtime_v1& face = runtime.face();
+  reply.epoch = lease_.epoch;
+  reply.has_step = runtime.has_step();
+  reply.silence_ms = static_cast<uint32_t>(core_->models.silence_ns() / 1'000'000);
+  if (face.exp != nullptr) {
+    reply.fingerprint = face.exp->fingerprint;
+    reply.identity.assign(face.exp->identity == nullptr ? "" : face.exp->identity);
+    reply.has_manifest = face.exp->manifest_json != nullptr;
+    if (reply.has_manifest) reply.manifest.assign(face.exp->manifest_json);
+  }
+  for (uint64_t i = 0; i < std::min<uint64_t>(face.n_ports, wire::kMaxPorts); ++i) {
+    const frt_runtime_port_desc& from = face.ports[i];
+    wire::Port& to = reply.ports.add();
+    to.name.assign(from.name);
+    to.modality = from.modality, to.dtype = from.dtype, to.layout = from.layout;
+    to.direction = from.direction, to.update = from.update, to.required = from.required;
+    to.cadence_hint_hz = from.cadence_hint_hz;
+    for (uint32_t d = 0; d < std::min<uint32_t>(from.rank, 16); ++d)
+      to.shape.add().size = from.shape[d];
+    to.max_bytes = most_bytes(from);
+  }
+  const auto* plan = runtime.plan();
+  for (uint64_t i = 0; plan != nullptr && i < std::min<uint64_t>(plan->n_stages, wire::kMaxStages);
+       ++i) {
+    wire::Stage& to = reply.stages.add();
+    to.name.assign(plan->stages[i].name);
+    to.executor_ref = plan->stages[i].executor_ref;
+    for (uint32_t a = 0; a < std::min<uint32_t>(plan->stages[i].n_after, 64); ++a)
+      to.after.add().index = plan->stages[i].after[a];
+  }
+}
+
+// ---- telemetry: after every frame that is here
+// ---------------------------------------------------
+
+bool Peer::on_telemetry(const wire::Incoming& in) {
+  uint32_t return_bytes = 0;
+  if (in.header.type == wire::type_of<wire::Probe>()) {
+    wire::Probe probe;
+    if (!wire::decode(in.body, probe)) return end(Cause::kProtocol, "a broken PROBE");
+    return_bytes = probe.return_bytes;
+  }
+  if (!busy() && !channel_.has_buffered()) return send_telemetry(in.header, return_bytes);
+  has_later_ = true;
+  later_ = in.header;
+  later_return_bytes_ = return_bytes;
+  return true;
+}
+
+bool Peer::send_telemetry(const wire::Header& asked, uint32_t return_bytes) {
+  if (asked.type == wire::type_of<wire::Status>()) return send_status(asked.request_id);
+  wire::ProbeReply reply;
+  reply.received_bytes = asked.payload_bytes;
+  std::vector<Piece> pieces;
+  for (uint32_t left = return_bytes; left > 0;) {
+    const auto n = std::min<uint32_t>(left, kZeros.size());
+    pieces.push_back(std::span(kZeros).first(n));
+    left -= n;
+  }
+  return answer(reply, asked.request_id, pieces);
+}
+
+bool Peer::send_status(uint64_t request_id) {
+  auto reply = std::make_unique<wire::StatusReply>();
+  const ServerCounters& c = core_->counters;
+  const std::pair<const char*, const std::atomic<int64_t>*> rows[] = {
+      {"peers", &c.peers},
+      {"connections", &c.connections},
+      {"refused_peers", &c.refused_peers},
+      {"inputs", &c.inputs},
+      {"replaced_inputs", &c.replaced_inputs},
+      {"refused_inputs", &c.refused_inputs},
+      {"lost_inputs", &c.lost_inputs},
+      {"runs", &c.runs},
+      {"failed_runs", &c.failed_runs},
+      {"late_runs", &c.late_runs},
+      {"stale", &c.stale},
+      {"corrupted", &c.corrupted},
+      {"protocol_errors", &c.protocol_errors},
+      {"slow_peers", &c.slow_peers},
+      {"silent_peers", &c.silent_peers},
+      {"pushed_bytes", &c.pushed_bytes}};
+  for (const auto& [name, value] : rows) {
+    wire::Counter& counter = reply->counters.add();
+    counter.name.assign(name);
+    counter.value = value->load(std::memory_order_relaxed);
+  }
+  if (core_->status != nullptr) reply->json.assign(core_->status(core_->user));
+  return answer(*reply, request_id);
+}
+
+std::string Peer::json() const {
+  std::unique_lock lock(io_, std::try_to_lock);
+  if (!lock.owns_lock()) return "{\"peer\":" + json_text("busy") + "}";
+  const wire::ChannelCounters& c = channel_.counters();
+  const int64_t heard_ms = (core_->clock.now_ns() - channel_.last_received_ns()) / 1'000'000;
+  return "{\"peer\":" + json_text(channel_.facts().peer) +
+         ",\"kind\":" + json_text(kind_name(channel_.facts().kind)) +
+         ",\"name\":" + json_text(hello_.name.view()) + ",\"model\":" + json_text(model_) +
+         ",\"epoch\":" + std::to_string(lease_.epoch) +
+         ",\"owner\":" + (lease_.instance && lease_.holds() ? "true" : "false") +
+         ",\"heard_ms\":" + std::to_string(heard_ms) +
+         ",\"received_bytes\":" + std::to_string(c.received_bytes) +
+         ",\"sent_bytes\":" + std::to_string(c.sent_bytes) +
+         ",\"corrupted\":" + std::to_string(c.corrupted) + "}";
+}
+
+}  // namespace outrider::link

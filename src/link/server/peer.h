@@ -1,0 +1,147 @@
+// The host's end of one connection: what each message does. One thread pumps it; while that one is
+// inside a run, another may look after the connection (pump_while_busy), so that heartbeats are
+// answered and newer inputs replace older ones. Without threads it is a deterministic machine: that
+// is how the simulator runs it.
+#pragma once
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "link/server/models.h"
+#include "link/wire/channel.h"
+
+namespace outrider::link {
+
+inline constexpr int64_t kHelloNs = 5'000'000'000;         // HELLO must be here by then
+inline constexpr int64_t kPeerSilenceNs = 10'000'000'000;  // nothing for so long: the peer is gone
+inline constexpr int64_t kPeerSendNs = 2'000'000'000;      // a peer that does not read is dropped
+inline constexpr uint64_t kMaxVariableBytes = uint64_t{16} << 20;
+inline constexpr uint64_t kMaxPictureBytes = uint64_t{64} << 20;
+
+struct ServerCounters {
+  std::atomic<int64_t> peers{0}, refused_peers{0}, connections{0}, inputs{0}, replaced_inputs{0},
+      refused_inputs{0}, runs{0}, failed_runs{0}, late_runs{0}, lost_inputs{0}, corrupted{0},
+      protocol_errors{0}, slow_peers{0}, silent_peers{0}, pushed_bytes{0}, stale{0};
+};
+
+// What all peers of one server share.
+struct ServerCore {
+  Models& models;
+  const Clock& clock;
+  ServerCounters& counters;
+  std::string name = "host";
+  uint64_t host_id = 0;
+  uint16_t oldest_version = wire::kOldestVersion, newest_version = wire::kVersion;
+  uint64_t features = wire::kFeatures;
+  // The JSON document of a STATUS_REPLY.
+  std::string (*status)(const void* user) = nullptr;
+  const void* user = nullptr;
+};
+
+class Peer final : private wire::PayloadPlace {
+ public:
+  Peer(std::unique_ptr<Transport> transport, const ServerCore& core);
+  ~Peer();  // gives the runtime up
+
+  // One message at most; waits for it until the deadline. False: the connection is over.
+  bool pump(int64_t deadline_ns);
+  // From another thread, any time: does nothing unless the pumping thread is inside a run.
+  void pump_while_busy();
+  // [any]
+  bool busy() const { return busy_.load(std::memory_order_acquire); }
+  void shut() { channel_.transport().shut(); }
+  std::string json() const;
+
+ private:
+  struct Pending {
+    wire::Input input;
+    uint64_t request_id = 0;
+    bool waits = false, wants_answer = false;
+  };
+  struct PortBuffer {
+    std::unique_ptr<std::byte[]> bytes;
+    uint64_t capacity = 0, size = 0;
+  };
+  struct QueuedRun {
+    bool waits = false;
+    wire::Run run;
+    uint64_t request_id = 0;
+    int64_t received_ns = 0;
+  };
+  struct Refusal {  // of an input nobody waited for; fails the next run
+    int32_t code = 0;
+    wire::Line text;
+  };
+
+  bool take(const wire::Incoming& in, wire::Got got);
+  bool corrupted(const wire::Incoming& in);
+  bool on_hello(const wire::Incoming& in);
+  bool on_open(const wire::Incoming& in);
+  bool on_input(const wire::Incoming& in);
+  bool on_run(const wire::Incoming& in);
+  bool on_read(const wire::Incoming& in);
+  bool on_prepare(const wire::Incoming& in);
+  bool on_telemetry(const wire::Incoming& in);
+  bool send_telemetry(const wire::Header& asked, uint32_t return_bytes);
+  bool send_status(uint64_t request_id);
+  bool on_bye();
+
+  void take_buffers();
+  void describe(wire::OpenReply& reply) const;
+  bool drain();
+  void apply(Pending& pending);
+  int call_set_input(const Pending& pending);
+  bool execute(const QueuedRun& queued);
+  const char* refuse_run(const QueuedRun& queued, wire::RunReply& reply);
+  void run_model(const wire::Run& run, wire::RunReply& reply);
+  bool waits_for_stage(uint32_t executor_ref, wire::RunReply& reply) const;
+  void note_stage(const wire::Run& run, int code);
+  size_t collect(uint64_t push, wire::RunReply& reply);
+  void void_inputs(const char* why);
+
+  template <class M>
+  bool answer(const M& message, uint64_t request_id, std::span<const Piece> payload = {});
+  bool fault(wire::Cause cause, Code code, uint16_t about, uint32_t port, uint64_t request_id,
+             const char* text);
+  bool end(wire::Cause cause, const char* text);
+
+  std::span<std::byte> place(const wire::Header& header, std::span<const std::byte> body) override;
+
+  const ServerCore* core_;
+  wire::Channel channel_;
+  mutable std::mutex io_;  // channel, queues; not held inside a run
+  std::atomic<bool> busy_{false};
+  bool over_ = false, said_hello_ = false;
+  int64_t begun_ns_ = 0, busy_since_ns_ = 0;
+
+  wire::Hello hello_;
+  std::string model_;
+  Lease lease_;
+  std::vector<Pending> pending_;     // per port, and one for ports that do not exist
+  std::vector<PortBuffer> buffers_;  // likewise
+  std::vector<uint32_t> order_;      // pending ports in order of arrival
+  std::vector<bool> stage_done_;
+  QueuedRun queued_;
+  wire::Header later_;  // STATUS or PROBE that waits until no frame does; a newer one replaces it
+  uint32_t later_return_bytes_ = 0;
+  bool has_later_ = false;
+  Refusal refusal_;
+  uint32_t n_inputs_ = 0, n_replaced_ = 0;
+  std::unique_ptr<std::byte[]> out_;
+  uint64_t out_bytes_ = 0;
+  wire::RunReply reply_;
+  wire::Input input_;
+};
+
+template <class M>
+bool Peer::answer(const M& message, uint64_t request_id, std::span<const Piece> payload) {
+  // A run goes on meanwhile: what looks after it does not wait for a slow peer.
+  const int64_t now = core_->clock.now_ns();
+  const int64_t due = busy() ? now : now + kPeerSendNs;
+  const Io io = channel_.send(message, {request_id, lease_.epoch, 0, 0}, payload, due);
+  if (io == Io::kDone || (busy() && io == Io::kLate)) return true;
+  if (io == Io::kLate) ++core_->counters.slow_peers;
+  return false;
+}
+
+}  // namespace outrider::link

@@ -1,0 +1,30 @@
+// The open configuration of model_family "remote".
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace outrider {
+
+struct RemoteConfig {
+  std::string endpoint, model, key_file;
+  int64_t deadline_ms = 200, connect_ms = 5000;
+  bool send_receive = false;
+};
+
+// One row per key: what `inspect` and the documentation list.
+struct RemoteKey {
+  const char* name;
+  bool required;
+  const char* by_default;  // as JSON; nullptr: none
+  const char* allowed;
+};
+std::span<const RemoteKey> remote_keys();
+
+// Errors: kInvalid with key, value found, values allowed; kUnsupported for dialect "jetlink".
+Result<RemoteConfig> read_remote_config(const Json& json);
+
+}  // namespace outrider

@@ -1,0 +1,290 @@
+#include "providers/link/provider.h"
+
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi/builder.h"
+#include "base/printable.h"
+#include "outrider/ext/status.h"
+
+namespace outrider {
+namespace {
+
+using link::Device;
+
+constexpr uint32_t kSendRef = 1, kReceiveRef = 2;
+constexpr auto kUpkeepPause = std::chrono::milliseconds(50);
+
+// Owns everything the ABI object refers to; freed by the last release.
+struct Published {
+  std::unique_ptr<Device> device;
+  std::string description;
+  outrider_status_v1 status{};
+  bool send_receive = false;
+
+  std::mutex lock;  // of the thread below; no verb takes it
+  std::condition_variable wake;
+  bool stop = false;
+  std::thread upkeep;
+
+  ~Published() {
+    {
+      std::scoped_lock hold(lock);
+      stop = true;
+    }
+    wake.notify_all();
+    if (upkeep.joinable()) upkeep.join();
+  }
+  void begin() {
+    upkeep = std::thread([this] {
+      std::unique_lock hold(lock);
+      while (!wake.wait_for(hold, kUpkeepPause, [this] { return stop; })) {
+        hold.unlock();
+        device->upkeep();
+        hold.lock();
+      }
+    });
+  }
+};
+
+Device& device_of(void* self) {
+  return *static_cast<Published*>(self)->device;
+}
+
+// ---- verbs --------------------------------------------------------------------------------------
+
+int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(device_of(self).set_input(port, data, bytes));
+}
+int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
+  if (self == nullptr) return FRT_ERR_INVALID;
+  return to_abi(device_of(self).get_output(port, out, capacity, written));
+}
+int prepare(void* self, uint32_t graph, uint64_t key) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(device_of(self).prepare(graph, key));
+}
+int step(void* self) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(device_of(self).step());
+}
+const char* last_error(void* self) {
+  return self == nullptr ? "self is NULL" : device_of(self).last_error();
+}
+int run_opaque(void* self, uint32_t executor_ref) {
+  if (self == nullptr) return FRT_ERR_INVALID;
+  Device& device = device_of(self);
+  if (!static_cast<Published*>(self)->send_receive) return to_abi(device.run(executor_ref));
+  if (executor_ref == kSendRef) return to_abi(device.send_step());
+  if (executor_ref == kReceiveRef) return to_abi(device.receive_step());
+  return to_abi(device.run(executor_ref));  // the host's runtime knows it, or says that it does not
+}
+void release_owner(void* owner) {
+  delete static_cast<Published*>(owner);
+}
+
+// ---- status extension ---------------------------------------------------------------------------
+
+uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
+  const link::DeviceCounters& c = device_of(self).counters();
+  const Device::Snapshot s = device_of(self).snapshot();
+  const auto as_signed = [](uint64_t value) { return static_cast<int64_t>(value); };
+  const auto lost = [&](link::wire::Cause cause) {
+    return c.lost[static_cast<size_t>(cause)].load(std::memory_order_relaxed);
+  };
+  using link::wire::Cause;
+  const std::pair<const char*, int64_t> rows[] = {
+      {"runs", c.runs},
+      {"failed_runs", c.failed_runs},
+      {"refused_inputs", c.refused_inputs},
+      {"late_refusals", c.late_refusals},
+      {"inputs_sent", c.inputs_sent},
+      {"inputs_waited", c.inputs_waited},
+      {"pushed_outputs", c.pushed_outputs},
+      {"read_outputs", c.read_outputs},
+      {"late_answers", c.late_answers},
+      {"stale_answers", c.stale_answers},
+      {"connects", c.connects},
+      {"reconnects", c.reconnects},
+      {"dial_failures", c.dial_failures},
+      {"lost_cable", lost(Cause::kCable)},
+      {"lost_host", lost(Cause::kHost)},
+      {"lost_busy", lost(Cause::kBusy)},
+      {"lost_protocol", lost(Cause::kProtocol)},
+      {"lost_deadline", lost(Cause::kDeadline)},
+      {"lost_corrupted", lost(Cause::kCorrupted)},
+      {"lost_security", lost(Cause::kSecurity)},
+      {"lost_stopped", lost(Cause::kStopped)},
+      {"ns_send", c.ns_send},
+      {"ns_forth", c.ns_forth},
+      {"ns_queue", c.ns_queue},
+      {"ns_run", c.ns_run},
+      {"ns_back", c.ns_back},
+      {"ns_total", c.ns_total},
+      {"ns_age", c.ns_age},
+      {"connected", s.connected ? 1 : 0},
+      {"epoch", s.epoch},
+      {"clock_offset_ns", s.offset_ns},
+      {"clock_bound_ns", s.bound_ns},
+      {"round_trip_ns", s.trip_ns},
+      {"clock_steps", s.clock_steps},
+      {"sent_messages", as_signed(s.channel.sent)},
+      {"received_messages", as_signed(s.channel.received)},
+      {"sent_bytes", as_signed(s.channel.sent_bytes)},
+      {"received_bytes", as_signed(s.channel.received_bytes)},
+      {"corrupted_messages", as_signed(s.channel.corrupted)},
+      {"resyncs", as_signed(s.channel.resyncs)},
+      {"missing_messages", as_signed(s.channel.gaps)},
+      {"copied_input_bytes", as_signed(s.channel.copied_bytes)},
+  };
+  constexpr size_t kCount = std::size(rows);
+  for (size_t i = 0; i < kCount && i < capacity && out != nullptr; ++i)
+    out[i] = {rows[i].first, rows[i].second};
+  return kCount;
+}
+const char* status_describe(void* self) {
+  return static_cast<Published*>(self)->description.c_str();
+}
+
+// ---- descriptors --------------------------------------------------------------------------------
+
+// A metadata builder that is discarded unless it was consumed.
+class Builder {
+ public:
+  Builder() : handle_(frt_model_runtime_builder_create_metadata()) {}
+  ~Builder() {
+    if (handle_ != nullptr) frt_runtime_builder_finish(handle_, nullptr, nullptr, nullptr);
+  }
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+  frt_runtime_builder get() const { return handle_; }
+  void consumed() { handle_ = nullptr; }
+
+ private:
+  frt_runtime_builder handle_;
+};
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// The producer's pairs of an identity text: what stands between its first line and its descriptors.
+Pairs identity_pairs(std::string_view text) {
+  Pairs pairs;
+  bool first = true;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (std::exchange(first, false)) continue;
+    for (const char* descriptor : {"graph:", "region:", "port:", "stage:", "gstage-v1:"})
+      if (line.starts_with(descriptor)) return pairs;
+    const size_t equals = line.find('=');
+    if (equals != std::string_view::npos)
+      pairs.emplace_back(line.substr(0, equals), line.substr(equals + 1));
+    else if (!pairs.empty())  // a value with a line break in it
+      pairs.back().second += "\n" + std::string(line);
+  }
+  return pairs;
+}
+
+bool add_ports(frt_runtime_builder b, const link::wire::OpenReply& from) {
+  bool ok = true;
+  for (const link::wire::Port& port : from.ports.items) {
+    std::array<int64_t, 16> shape{};
+    for (uint16_t d = 0; d < port.shape.n; ++d) shape[d] = port.shape.items[d].size;
+    ok = ok && frt_runtime_builder_add_port(b, std::string(port.name.view()).c_str(), port.modality,
+                                            port.dtype, port.layout, port.direction, port.update,
+                                            port.required, shape.data(), port.shape.n,
+                                            port.cadence_hint_hz, nullptr, 0, 0) == 0;
+  }
+  return ok;
+}
+
+bool add_stages(frt_runtime_builder b, const link::wire::OpenReply& from, bool send_receive,
+                Published* self) {
+  if (!send_receive && from.stages.items.empty()) return true;  // step only
+  bool ok = true;
+  if (send_receive) {
+    const uint32_t after_send[] = {0};
+    ok = frt_runtime_builder_add_generic_stage(b, "send", FRT_EXECUTOR_OPAQUE, kSendRef, nullptr,
+                                               0) == 0 &&
+         frt_runtime_builder_add_generic_stage(b, "receive", FRT_EXECUTOR_OPAQUE, kReceiveRef,
+                                               after_send, 1) == 0;
+  } else {
+    for (const link::wire::Stage& stage : from.stages.items) {
+      std::array<uint32_t, 64> after{};
+      for (uint16_t i = 0; i < stage.after.n; ++i) after[i] = stage.after.items[i].index;
+      ok = ok && frt_runtime_builder_add_generic_stage(b, std::string(stage.name.view()).c_str(),
+                                                       FRT_EXECUTOR_OPAQUE, stage.executor_ref,
+                                                       after.data(), stage.after.n) == 0;
+    }
+  }
+  return ok && frt_runtime_builder_set_generic_stage_runner(b, self, run_opaque) == 0;
+}
+
+bool describe(frt_runtime_builder b, const link::wire::OpenReply& from, Published* self) {
+  bool ok = b != nullptr;
+  for (const auto& [key, value] : identity_pairs(from.identity.view()))
+    ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
+  if (self->send_receive)
+    ok = ok && frt_runtime_builder_add_identity(b, "link_plan", "send_receive") == 0;
+  if (from.has_manifest != 0)
+    ok = ok && frt_runtime_builder_set_manifest(b, std::string(from.manifest.view()).c_str()) == 0;
+  return ok && add_ports(b, from) && add_stages(b, from, self->send_receive, self);
+}
+
+std::string json_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : printable(text, 200)) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> device,
+                                                     const RemoteConfig& config) {
+  auto published = std::make_unique<Published>();
+  published->device = std::move(device);
+  published->send_receive = config.send_receive;
+  published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
+                       status_describe};
+  const link::wire::OpenReply& from = published->device->runtime();
+  published->description = "{\"family\":\"remote\",\"endpoint\":" + json_text(config.endpoint) +
+                           ",\"model\":" + json_text(config.model) +
+                           ",\"host\":" + json_text(published->device->host_text()) + ",\"plan\":" +
+                           json_text(config.send_receive ? "send_receive" : "mirror") +
+                           ",\"deadline_ms\":" + std::to_string(config.deadline_ms) + "}";
+  if (config.send_receive && from.has_step == 0)
+    return make_error(Code::kUnsupported,
+                      "link: plan send_receive needs a step, which the host's model has not; use "
+                      "\"mirror\"");
+  Builder builder;
+  if (!describe(builder.get(), from, published.get()))
+    return make_error(Code::kInvalid, "link: what the host describes is no valid runtime: %s",
+                      abi::builder_error(builder.get()));
+  const frt_model_runtime_verbs verbs = {
+      sizeof(frt_model_runtime_verbs),     0,         set_input, get_output, prepare,
+      from.has_step != 0 ? step : nullptr, last_error};
+  const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status}};
+  auto made = abi::finish_model(builder.get(), &verbs, published.get(), published.get(), nullptr,
+                                release_owner, extensions);
+  if (!made) return made.error();
+  builder.consumed();
+  Published* self = published.release();  // release_owner frees it
+  const frt_model_runtime_v1* runtime = made.value();
+  if (!config.send_receive && from.identity.view() != runtime->exp->identity) {
+    runtime->release(runtime->owner);
+    return make_error(Code::kUnsupported,
+                      "link: the identity of the host's model cannot be mirrored exactly (it has "
+                      "graphs, regions, or is longer than 65000 bytes)");
+  }
+  self->begin();
+  return made;
+}
+
+}  // namespace outrider
