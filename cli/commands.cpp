@@ -3,9 +3,10 @@
 namespace outrider::cli {
 namespace {
 
-constexpr const Command* kCommands[] = {&kDemo,    &kInspect,   &kRun,    &kBench, &kParity,
-                                        &kConform, &kMakeModel, &kDoctor, &kServe, &kHelp};
-constexpr const char* kLater[] = {"chat", "loop", "join", "link", "convert", "top"};
+constexpr const Command* kCommands[] = {&kDemo,   &kInspect, &kRun,       &kBench,
+                                        &kParity, &kConform, &kMakeModel, &kDoctor,
+                                        &kServe,  &kJoin,    &kHelp};
+constexpr const char* kLater[] = {"chat", "loop", "link", "convert", "top"};
 
 }  // namespace
 

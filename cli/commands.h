@@ -6,7 +6,9 @@
 
 namespace outrider::cli {
 
-extern const Command kDemo, kInspect, kRun, kBench, kParity, kConform, kMakeModel, kDoctor, kServe, kHelp;
+extern const Command kDemo, kInspect, kRun, kBench, kParity, kConform, kMakeModel, kDoctor, kServe,
+    kHelp;
+extern const Command kJoin;
 
 std::span<const Command* const> commands();
 const Command* find_command(std::string_view name);

@@ -21,6 +21,7 @@ const std::vector<std::vector<std::string>>& failures() {
       {"doctor", "none.json"},
       {"demo", "--out", "none/none"},
       {"demo", "--seconds", "x"},
+      {"join", "none.json"},
       {"inspect"},
       {"bench", "a", "b", "c"},
       {"nonsense"},
