@@ -107,31 +107,39 @@ TEST_P(HotPath, FC32_memory_is_flat_over_two_thousand_requests) {
   EXPECT_LT(anonymous_kb() - after_warm_up, 1900) << "more than 1 kB a request";
 }
 
-TEST(Lifecycle, FC32_opening_and_closing_leaves_memory_and_descriptors_as_they_were) {
+// One good life and one refused open.
+void open_tick_close() {
   const PiPair& pair = tiny_pair(PiFamily::kPi05);
+  const PiProvider provider(config_json({.pair = pair}));
+  run_request(provider, make_request(pair));
+  const PiProvider refused(config_json({.pair = pair, .extra = R"("precision":"fp8")"}));
+  EXPECT_FALSE(refused.ok());
+}
+
+TEST(Lifecycle, FC32_opening_and_closing_leaves_memory_as_it_was) {
+  if (!hot_counter::available()) GTEST_SKIP() << "sanitizers keep freed memory";
+  for (int i = 0; i < 5; ++i) open_tick_close();
+  // The allocator and huge pages may move once by megabytes; a leak grows in every round.
+  int64_t least_growth_kb = INT64_MAX;
+  for (int round = 0; round < 3; ++round) {
+    const int64_t before_kb = anonymous_kb();
+    for (int i = 0; i < 15; ++i) open_tick_close();
+    least_growth_kb = std::min(least_growth_kb, anonymous_kb() - before_kb);
+  }
+  EXPECT_LT(least_growth_kb, 2000);
+}
+
+TEST(Lifecycle, FC32_opening_and_closing_leaves_descriptors_as_they_were) {
   const auto n_open = [] {
     int n = 0;
     for (int fd = 0; fd < 256; ++fd)
       n += std::ifstream("/proc/self/fd/" + std::to_string(fd)).good();
     return n;
   };
-  const auto cycle = [&] {
-    const PiProvider provider(config_json({.pair = pair}));
-    run_request(provider, make_request(pair));
-    const PiProvider refused(config_json({.pair = pair, .extra = R"("precision":"fp8")"}));
-    EXPECT_FALSE(refused.ok());
-  };
-  for (int i = 0; i < 5; ++i) cycle();
-  // The allocator and huge pages may move once by megabytes; a leak grows in every round.
-  int64_t least_growth_kb = INT64_MAX;
-  const int before_fds = n_open();
-  for (int round = 0; round < 3; ++round) {
-    const int64_t before_kb = anonymous_kb();
-    for (int i = 0; i < 15; ++i) cycle();
-    least_growth_kb = std::min(least_growth_kb, anonymous_kb() - before_kb);
-  }
-  EXPECT_LT(least_growth_kb, 2000);
-  EXPECT_EQ(n_open(), before_fds);
+  for (int i = 0; i < 2; ++i) open_tick_close();
+  const int before = n_open();
+  for (int i = 0; i < 10; ++i) open_tick_close();
+  EXPECT_EQ(n_open(), before);
 }
 
 TEST(Lifecycle, FC33_the_warm_up_is_done_at_open_and_reported) {
