@@ -19,6 +19,10 @@ static_assert(static_cast<int>(Activation::kNone) == kActNone);
 static_assert(static_cast<int>(Activation::kGeluTanh) == kActGeluTanh);
 static_assert(static_cast<int>(Activation::kGeluQuick) == kActGeluQuick);
 static_assert(static_cast<int>(Activation::kSilu) == kActSilu);
+static_assert(static_cast<int>(Activation::kRelu) == kActRelu);
+static_assert(static_cast<int>(Activation::kSigmoid) == kActSigmoid);
+static_assert(static_cast<int>(Activation::kTanh) == kActTanh);
+static_assert(static_cast<int>(Activation::kElu) == kActElu);
 
 // A row operation on fewer values than this is done before a second thread has heard of it.
 constexpr int64_t kAloneValues = 4096;
@@ -110,6 +114,11 @@ class CpuOps final : public Ops {
     for_rows(x.rows, x.cols, [&](int64_t i) {
       table_.activate_row(x.row(i), x.cols, static_cast<int32_t>(activation));
     });
+  }
+
+  void share(Part part, const void* context) noexcept override {
+    const int n = pool_->n_threads();
+    pool_->run([&](int t) { part(context, t, n); });
   }
 
   size_t kv_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim,

@@ -51,6 +51,7 @@ struct Int8PanelTail {
 
 // The numbers of Activation in tensor/ops.h.
 constexpr int kActNone = 0, kActGeluTanh = 1, kActGeluQuick = 2, kActSilu = 3;
+constexpr int kActRelu = 4, kActSigmoid = 5, kActTanh = 6, kActElu = 7;
 
 // tile[r][p][lane] (+)= sum over k of a[k][r] * w[p][k][lane].
 //   a              packed activations of exactly this tile's rows, at its first k

@@ -122,7 +122,7 @@ void pack_int8(const float* const* rows, int32_t n_rows, int64_t n_k, const floa
   }
 }
 
-// x / (1 + exp(-z)): every activation here is x times a logistic function; tanh(u) = 2 s(2u) - 1.
+// The first three are x times a logistic function, x / (1 + exp(-z)); tanh(u) = 2 s(2u) - 1.
 float activate(float x, int32_t activation) {
   const double v = x;
   switch (activation) {
@@ -133,6 +133,14 @@ float activate(float x, int32_t activation) {
       return static_cast<float>(v / (1 + exp(-1.702 * v)));
     case kActSilu:
       return static_cast<float>(v / (1 + exp(-v)));
+    case kActRelu:
+      return x < 0 ? 0 : x;
+    case kActSigmoid:
+      return static_cast<float>(1 / (1 + exp(-v)));
+    case kActTanh:
+      return static_cast<float>(tanh(v));
+    case kActElu:
+      return x > 0 ? x : static_cast<float>(expm1(v));
     default:
       return x;
   }

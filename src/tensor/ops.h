@@ -33,7 +33,8 @@ struct Weight {
   const void* data = nullptr;
 };
 
-enum class Activation : uint8_t { kNone, kGeluTanh, kGeluQuick, kSilu };
+// kElu: x above 0, exp(x) - 1 below.
+enum class Activation : uint8_t { kNone, kGeluTanh, kGeluQuick, kSilu, kRelu, kSigmoid, kTanh, kElu };
 
 // How packed rows of several matrices lie behind each other.
 enum class Stack : uint8_t {
@@ -106,6 +107,12 @@ class Ops {
   virtual void rope(View<float> x, int32_t head_dim, View<const float> cos, View<const float> sin) noexcept = 0;
   // [hot] x = act(x) in place.
   virtual void activate(View<float> x, Activation activation) noexcept = 0;
+
+  // [hot] part(context, t, n) for every t in [0, n), n = n_threads(), side by side; returns when all are
+  // done. For work the verbs here do not know: elementwise arithmetic, pooling, ... A part calls no
+  // verb, and cuts its work over outputs, so that no bit depends on n.
+  using Part = void (*)(const void* context, int t, int n);
+  virtual void share(Part part, const void* context) noexcept = 0;
 
   virtual size_t kv_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim, DType type) const = 0;
   // [hot] Puts k, v [n, n_kv_heads * head_dim] at tokens first .. first + n - 1.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <limits>
 
@@ -137,6 +138,54 @@ TEST_P(RowsOnEveryTable, activations_follow_the_double_formula_everywhere) {
           << "x " << x << " activation " << static_cast<int>(activation);
     }
   }
+}
+
+TEST_P(RowsOnEveryTable, bounded_activations_follow_the_double_formula_everywhere) {
+  const auto ops = make_ops(GetParam(), 1);
+  std::vector<float> xs = {0.0f, -0.0f, kInf, -kInf, 1e30f, -1e30f};
+  for (int i = -40000; i <= 40000; ++i) xs.push_back(static_cast<float>(i) * 0.0025f);
+  for (int e = -120; e < 0; ++e)
+    xs.push_back(std::ldexp(1.1f, e)), xs.push_back(-std::ldexp(1.3f, e));
+  const std::pair<Activation, double (*)(double)> rows[] = {
+      {Activation::kRelu, [](double x) { return x < 0 ? 0 : x; }},
+      {Activation::kSigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {Activation::kTanh, [](double x) { return std::tanh(x); }},
+      {Activation::kElu, [](double x) { return x > 0 ? x : std::expm1(x); }}};
+  for (const auto& [activation, formula] : rows) {
+    auto y = xs;
+    ops->activate({y.data(), 1, static_cast<int64_t>(y.size())}, activation);
+    for (size_t i = 0; i < xs.size(); ++i) {
+      const double value = formula(double(xs[i]));
+      if (std::isinf(value)) {
+        ASSERT_EQ(y[i], value) << xs[i];
+        continue;
+      }
+      // exp errs by 2e-7 relative, and its result is small where it weighs little; its argument is
+      // exact. Sums, quotients and the last term of exp(x) - 1 are five roundings more.
+      ASSERT_NEAR(y[i], value, std::abs(value) * (2e-7 + 6 * kEps32) + 1e-37)
+          << "x " << xs[i] << " activation " << static_cast<int>(activation);
+    }
+  }
+  for (const auto& [activation, formula] : rows) {
+    for (int64_t n : {1, 3, 16, 21}) {
+      std::vector<float> x(static_cast<size_t>(n), 0.5f);
+      x.back() = kNan;
+      ops->activate({x.data(), 1, n}, activation);
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(std::isnan(x[i]), i == n - 1);
+    }
+  }
+}
+
+TEST_P(RowsOnEveryTable, shared_work_reaches_every_part_once) {
+  const auto ops = make_ops(GetParam(), 3);
+  std::array<int, 8> seen{};
+  ops->share(
+      [](const void* context, int t, int n) {
+        auto& counts = *static_cast<std::array<int, 8>*>(const_cast<void*>(context));
+        counts[static_cast<size_t>(t)] += n;
+      },
+      &seen);
+  for (int t = 0; t < 8; ++t) EXPECT_EQ(seen[static_cast<size_t>(t)], t < 3 ? 3 : 0) << t;
 }
 
 TEST_P(RowsOnEveryTable, activations_show_nan_and_infinity) {
