@@ -10,6 +10,7 @@
 #include "kernels/kv_cache.h"
 #include "kernels/linear.h"
 #include "kernels/packing.h"
+#include "kernels/scratch.h"
 #include "kernels/thread_pool.h"
 
 namespace outrider {
@@ -64,6 +65,7 @@ class CpuOps final : public Ops {
 
   Result<void> reserve(const OpsLimits& limits) override {
     OUTRIDER_TRY(linear_.reserve(limits.max_rows, limits.max_in));
+    OUTRIDER_TRY(right_.reserve(static_cast<size_t>(limits.max_right) * sizeof(float)));
     return attention_.reserve(limits.max_keys, limits.max_head_dim);
   }
 
@@ -82,6 +84,31 @@ class CpuOps final : public Ops {
     out.y = y;
     out.activation = activation;
     linear_.run({x, gate_up, out});
+  }
+
+  void product(View<const float> a, View<const float> b, bool transposed,
+               View<float> y) noexcept override {
+    const int64_t n = y.cols, k = a.cols, n_panels = (n + kPanelLanes - 1) / kPanelLanes;
+    OUTRIDER_ASSERT((transposed ? b.cols : b.rows) == k && (transposed ? b.rows : b.cols) == n);
+    OUTRIDER_ASSERT(static_cast<size_t>(n_panels * kPanelLanes * k) * sizeof(float) <=
+                    right_.bytes());
+    auto* packed = reinterpret_cast<float*>(right_.data());
+    const auto pack = [&](Range panels) {
+      for (int64_t p = panels.first; p < panels.last; ++p)
+        pack_right(b, transposed, p, k, n, packed + p * kPanelLanes * k);
+    };
+    if (n * k <= kAloneValues)
+      pack({0, n_panels});
+    else
+      pool_->run([&](int t) { pack(part_of(n_panels, t, pool_->n_threads())); });
+    Weight weight;
+    weight.n_out = n;
+    weight.n_in = k;
+    weight.format = static_cast<uint32_t>(PackFormat::kF32);
+    weight.data = packed;
+    LinearOut out;
+    out.y = y;
+    linear_.run({a, weight, out});
   }
 
   void rms_norm(View<const float> x, const float* scale, const float* shift, float eps,
@@ -138,6 +165,22 @@ class CpuOps final : public Ops {
   }
 
  private:
+  // Panel p of a right side: [k][16], zero behind n.
+  void pack_right(const View<const float>& b, bool transposed, int64_t p, int64_t k, int64_t n,
+                  float* out) const noexcept {
+    const int64_t first = p * kPanelLanes, width = std::min<int64_t>(kPanelLanes, n - first);
+    if (transposed && width == kPanelLanes) {
+      const float* rows[kPanelLanes];
+      for (int i = 0; i < kPanelLanes; ++i) rows[i] = b.row(first + i);
+      return table_.pack_f32(rows, kPanelLanes, k, 0, 0, out);
+    }
+    for (int64_t i = 0; i < k; ++i) {
+      for (int64_t j = 0; j < width; ++j)
+        out[i * kPanelLanes + j] = transposed ? b.row(first + j)[i] : b.row(i)[first + j];
+      for (int64_t j = width; j < kPanelLanes; ++j) out[i * kPanelLanes + j] = 0;
+    }
+  }
+
   // f(row) for every row; rows are shared between threads when there is enough to do.
   template <class F>
   void for_rows(int64_t n_rows, int64_t n_cols, const F& f) noexcept {
@@ -152,6 +195,7 @@ class CpuOps final : public Ops {
   std::unique_ptr<ThreadPool> pool_;
   LinearRunner linear_;
   AttentionRunner attention_;
+  Scratch right_;  // packed right side of product()
 };
 
 }  // namespace

@@ -74,6 +74,7 @@ struct OpsLimits {
   int64_t max_out = 0;              // n_out of any linear
   int64_t max_keys = 0;             // n_keys of any attention
   int32_t max_head_dim = 0;
+  int64_t max_right = 0;            // values of the right side of any `product`, n rounded up to 16
 };
 
 class Ops {
@@ -96,6 +97,10 @@ class Ops {
   // [hot] y[m, F] = act(x gate^T) * (x up^T) for a kPaired weight.
   virtual void gated_linear(View<const float> x, const Weight& gate_up, Activation activation,
                             View<float> y) noexcept = 0;
+  // [hot] y[m, n] = a[m, k] b, for a right side that is known only now: b[k, n], or b[n, k] when
+  // transposed. f32 throughout, the sums in the order of `linear`. m and k within max_rows, max_in.
+  virtual void product(View<const float> a, View<const float> b, bool transposed,
+                       View<float> y) noexcept = 0;
   // [hot] y = x / sqrt(mean(x^2) + eps) * (1 + scale) + shift; shift may be null. y may be x.
   virtual void rms_norm(View<const float> x, const float* scale, const float* shift, float eps,
                         View<float> y) noexcept = 0;

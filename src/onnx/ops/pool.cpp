@@ -1,0 +1,207 @@
+// Pools: a sliding window's largest value or mean, and those of whole planes.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "onnx/operators.h"
+#include "onnx/ops/broadcast.h"
+#include "onnx/ops/window.h"
+
+namespace outrider::onnx {
+namespace {
+
+struct PoolRules {
+  bool count_padding = false;
+  bool column_major = false;  // of the indices
+};
+
+// The part of a window that lies inside: first and last kernel index, and the first input index.
+struct Part {
+  int64_t first, last, at;
+};
+Part inside(const Window& w, size_t d, int64_t out) {
+  const int64_t begin = out * w.stride[d] - w.before[d], step = w.dilation[d];
+  const int64_t first = begin >= 0 ? 0 : (-begin + step - 1) / step;
+  const int64_t last =
+      begin >= w.in[d] ? 0 : std::min(w.kernel[d], (w.in[d] - begin + step - 1) / step);
+  return {first, std::max(first, last), begin + first * step};
+}
+
+// f(output place, three Parts) for all windows of a plane.
+template <class F>
+void each_window(const Window& w, const F& f) {
+  int64_t at = 0;
+  for (int64_t z = 0; z < w.out[0]; ++z)
+    for (int64_t y = 0; y < w.out[1]; ++y)
+      for (int64_t x = 0; x < w.out[2]; ++x, ++at)
+        f(at, inside(w, 0, z), inside(w, 1, y), inside(w, 2, x));
+}
+
+template <class T>
+std::unique_ptr<Kernel> max_kernel(const Window& w, int64_t n_planes, const PoolRules& rules) {
+  return make_kernel([=](const Operands& o) {
+    share_range(o.ops, n_planes, w.n_out() * w.n_kernel(), [&](int64_t first, int64_t last) {
+      for (int64_t plane = first; plane < last; ++plane) {
+        const T* x = o.input<T>(0) + plane * w.n_in();
+        T* y = o.output<T>(0) + plane * w.n_out();
+        int64_t* places = o.out[1] == nullptr ? nullptr : o.output<int64_t>(1) + plane * w.n_out();
+        each_window(w, [&](int64_t at, const Part& a, const Part& b, const Part& c) {
+          T best = std::numeric_limits<T>::lowest();
+          int64_t place = 0;
+          bool any = false;
+          for (int64_t i = a.first, zi = a.at; i < a.last; ++i, zi += w.dilation[0])
+            for (int64_t j = b.first, yi = b.at; j < b.last; ++j, yi += w.dilation[1])
+              for (int64_t k = c.first, xi = c.at; k < c.last; ++k, xi += w.dilation[2]) {
+                const T value = x[(zi * w.in[1] + yi) * w.in[2] + xi];
+                if (any && !(value > best) && value == value) continue;
+                best = value;
+                any = true;
+                place = rules.column_major ? (xi * w.in[1] + yi) * w.in[0] + zi
+                                           : (zi * w.in[1] + yi) * w.in[2] + xi;
+              }
+          y[at] = best;
+          if (places != nullptr) places[at] = plane * w.n_in() + place;
+        });
+      }
+    });
+  });
+}
+
+Prepared max_pool(NodeContext& c) {
+  OUTRIDER_TRY(c.require_inputs(1, 1));
+  OUTRIDER_TRY(c.require_type(0, {DType::kF32, DType::kF64, DType::kI8, DType::kU8}));
+  const auto window = read_window(c, {}, {false, c.integer("ceil_mode", 0) != 0});
+  if (!window) return window.error();
+  const Window& w = window.value();
+  PoolRules rules;
+  rules.column_major = c.integer("storage_order", 0) != 0;
+  if (rules.column_major && c.wants(1) && w.n_spatial != 2)
+    return c.unsupported("column-major indices of %d dimensions", w.n_spatial);
+  const Shape out = window_shape(w, c.shape(0)[0], c.shape(0)[1]);
+  c.output(0, c.dtype(0), out);
+  c.output(1, DType::kI64, out);
+  const int64_t n_planes = out[0] * out[1];
+  switch (c.dtype(0)) {
+    case DType::kF32:
+      return max_kernel<float>(w, n_planes, rules);
+    case DType::kF64:
+      return max_kernel<double>(w, n_planes, rules);
+    case DType::kI8:
+      return max_kernel<int8_t>(w, n_planes, rules);
+    default:
+      return max_kernel<uint8_t>(w, n_planes, rules);
+  }
+}
+
+// How many places of a window count when padding does: those inside the padded data.
+int64_t padded(const Window& w, size_t d, int64_t out) {
+  const int64_t begin = out * w.stride[d] - w.before[d], end = w.in[d] + w.after[d];
+  int64_t n = 0;
+  for (int64_t k = 0; k < w.kernel[d]; ++k) n += begin + k * w.dilation[d] < end;
+  return n;
+}
+
+Prepared average_pool(NodeContext& c) {
+  OUTRIDER_TRY(c.require_inputs(1, 1));
+  OUTRIDER_TRY(c.require_type(0, {DType::kF32}));
+  const auto window = read_window(c, {}, {false, c.integer("ceil_mode", 0) != 0});
+  if (!window) return window.error();
+  const Window w = window.value();
+  const bool count_padding = c.integer("count_include_pad", 0) != 0;
+  const Shape out = window_shape(w, c.shape(0)[0], c.shape(0)[1]);
+  c.output(0, DType::kF32, out);
+  const int64_t n_planes = out[0] * out[1];
+  return make_kernel([=](const Operands& o) {
+    share_range(o.ops, n_planes, w.n_out() * w.n_kernel(), [&](int64_t first, int64_t last) {
+      for (int64_t plane = first; plane < last; ++plane) {
+        const float* x = o.input<float>(0) + plane * w.n_in();
+        float* y = o.output<float>(0) + plane * w.n_out();
+        each_window(w, [&](int64_t at, const Part& a, const Part& b, const Part& e) {
+          double sum = 0;
+          for (int64_t i = a.first, zi = a.at; i < a.last; ++i, zi += w.dilation[0])
+            for (int64_t j = b.first, yi = b.at; j < b.last; ++j, yi += w.dilation[1])
+              for (int64_t k = e.first, xi = e.at; k < e.last; ++k, xi += w.dilation[2])
+                sum += static_cast<double>(x[(zi * w.in[1] + yi) * w.in[2] + xi]);
+          const int64_t column = at % w.out[2], row = at / w.out[2] % w.out[1],
+                        slab = at / (w.out[2] * w.out[1]);
+          const int64_t n = count_padding
+                                ? padded(w, 0, slab) * padded(w, 1, row) * padded(w, 2, column)
+                                : (a.last - a.first) * (b.last - b.first) * (e.last - e.first);
+          y[at] = n == 0 ? 0 : static_cast<float>(sum / static_cast<double>(n));
+        });
+      }
+    });
+  });
+}
+
+Prepared lp_pool(NodeContext& c) {
+  OUTRIDER_TRY(c.require_inputs(1, 1));
+  OUTRIDER_TRY(c.require_type(0, {DType::kF32}));
+  const auto window = read_window(c, {}, {false, c.integer("ceil_mode", 0) != 0});
+  if (!window) return window.error();
+  const Window w = window.value();
+  const auto p = static_cast<double>(c.integer("p", 2));
+  if (p < 1) return c.wrong("p is %g", p);
+  const Shape out = window_shape(w, c.shape(0)[0], c.shape(0)[1]);
+  c.output(0, DType::kF32, out);
+  const int64_t n_planes = out[0] * out[1];
+  return make_kernel([=](const Operands& o) {
+    for (int64_t plane = 0; plane < n_planes; ++plane) {
+      const float* x = o.input<float>(0) + plane * w.n_in();
+      each_window(w, [&](int64_t at, const Part& a, const Part& b, const Part& e) {
+        double sum = 0;
+        for (int64_t i = a.first, zi = a.at; i < a.last; ++i, zi += w.dilation[0])
+          for (int64_t j = b.first, yi = b.at; j < b.last; ++j, yi += w.dilation[1])
+            for (int64_t k = e.first, xi = e.at; k < e.last; ++k, xi += w.dilation[2])
+              sum +=
+                  std::pow(std::abs(static_cast<double>(x[(zi * w.in[1] + yi) * w.in[2] + xi])), p);
+        o.output<float>(0)[plane * w.n_out() + at] = static_cast<float>(std::pow(sum, 1 / p));
+      });
+    }
+  });
+}
+
+template <bool kMax>
+Prepared global(NodeContext& c) {
+  OUTRIDER_TRY(c.require_inputs(1, 1));
+  OUTRIDER_TRY(c.require_type(0, {DType::kF32}));
+  Shape out = c.shape(0);
+  if (out.rank() < 3) return c.wrong("input %s has no spatial dimension", out.text().c_str());
+  const int64_t n_planes = out[0] * out[1], run = out.product(2, out.rank());
+  if (run == 0) return c.wrong("of nothing");
+  for (int d = 2; d < out.rank(); ++d) out[d] = 1;
+  c.output(0, DType::kF32, out);
+  return make_kernel([=](const Operands& o) {
+    share_range(o.ops, n_planes, run, [&](int64_t first, int64_t last) {
+      for (int64_t plane = first; plane < last; ++plane) {
+        const float* x = o.input<float>(0) + plane * run;
+        double sum = 0;
+        float best = x[0];
+        for (int64_t i = 0; i < run; ++i) {
+          if (kMax)
+            best = x[i] > best || x[i] != x[i] ? x[i] : best;
+          else
+            sum += static_cast<double>(x[i]);
+        }
+        o.output<float>(0)[plane] =
+            kMax ? best : static_cast<float>(sum / static_cast<double>(run));
+      }
+    });
+  });
+}
+
+constexpr Operator kOperators[] = {
+    {"AveragePool", 7, kMaxOpset, average_pool, true},
+    {"GlobalAveragePool", 1, kMaxOpset, global<false>, true},
+    {"GlobalMaxPool", 1, kMaxOpset, global<true>, true},
+    {"LpPool", 2, kMaxOpset, lp_pool, true},
+    {"MaxPool", 1, kMaxOpset, max_pool, true},
+};
+
+}  // namespace
+
+std::span<const Operator> pool_operators() {
+  return kOperators;
+}
+
+}  // namespace outrider::onnx
