@@ -272,13 +272,23 @@ void Device::heartbeat() {
   if (io != Io::kDone && io != Io::kLate) lost(wire::cause_of(io), "the heartbeat found no peer");
 }
 
+// A medium that carries one stream (USB) is free only when the old one is gone. Ending it may take
+// seconds there: not with the token.
+bool Device::drop_old() {
+  if (connection_ == nullptr) return true;
+  if (!take_token(clock_->now_ns())) return false;  // a verb is at work
+  const std::unique_ptr<Connection> old = std::move(connection_);
+  give_token();
+  return true;
+}
+
 void Device::redial() {
-  const int64_t now = clock_->now_ns();
-  if (now < next_dial_ns_) return;
+  if (clock_->now_ns() < next_dial_ns_ || !drop_old()) return;
   wire::OpenReply reply;
   Code code;
   LinkError why;
-  auto connection = connect(now + std::min(config_.connect_ns, kRedialNs), reply, code, why);
+  auto connection =
+      connect(clock_->now_ns() + std::min(config_.connect_ns, kRedialNs), reply, code, why);
   if (connection != nullptr && !same_runtime(reply, runtime_)) {
     why = link_error(Cause::kProtocol, "the host serves another model now; open it anew");
     connection.reset();

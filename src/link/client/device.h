@@ -130,6 +130,7 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
   std::span<std::byte> place(const wire::Header& header, std::span<const std::byte> body) override;
   void other(const wire::Incoming& message) override;
 
+  bool drop_old();
   void redial();
   void heartbeat();
 
