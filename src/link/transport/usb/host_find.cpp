@@ -102,6 +102,7 @@ std::vector<FoundDevice> find_devices(const SysPaths& paths) {
     std::snprintf(node, sizeof node, "/%03u/%03u", number(attribute(dir, "busnum"), 10) % 1000,
                   number(attribute(dir, "devnum"), 10) % 1000);
     device.node = paths.nodes + node;
+    device.openable = ::access(device.node.c_str(), R_OK | W_OK) == 0;
     device.usable = has_our_interface(dir, name);
     found.push_back(device);
   }

@@ -25,7 +25,8 @@ struct FoundDevice {
   std::string serial;  // may be empty
   std::string node;    // "/dev/bus/usb/002/007"
   uint32_t speed_mbit_s = 0;
-  bool usable = false;  // configured, with an interface of our class triple
+  bool openable = false;  // this process may read and write the node
+  bool usable = false;    // configured, with an interface of our class triple
 };
 
 // [setup] All devices with our ids, sorted by name.

@@ -74,7 +74,7 @@ class UsbPair : public ::testing::Test {
   bool host_connects(int64_t within_ns = 2000 * kMs) {
     const int64_t until_ns = soon_ns(within_ns);
     while (now_ns() < until_ns) {
-      if (bus->configured() || bus->late_state) {
+      if (bus->turn() != nullptr && (bus->configured() || bus->late_state)) {
         auto port = make_socket_host(bus, seen);
         if (port->open_session()) {
           session = std::make_shared<HostSession>(std::move(port), "T1", short_host_timers());

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "base/log.h"
+#include "link/client/device.h"
+#include "link/server/server.h"
 #include "link/transport/transport.h"
 #include "link/transport/usb/ffs_port.h"
 #include "link/transport/usb/fixture.h"
@@ -221,6 +223,96 @@ TEST_F(UsbGuest, FC41_another_gadgets_controller_is_refused_and_named) {
             std::string_view::npos)
       << place.error().text;
   echo(2, 1000);  // and nobody was unbound
+}
+
+// ---- the whole link over the cable: server there, device here, one runtime
+
+class UsbDialer final : public Dialer {
+ public:
+  Result<std::unique_ptr<Transport>> dial(int64_t deadline_ns) override {
+    return connect_transport(parse_endpoint("usb:GUEST1").value(), deadline_ns);
+  }
+};
+
+// Images, prompt and state of tick `n`, as a robot would have them.
+struct Inputs {
+  explicit Inputs(uint32_t n) : pixels(pattern(2 * 224 * 224 * 3, n)), state(8) {
+    for (size_t i = 0; i < 2; ++i) {
+      views[i].struct_size = sizeof(frt_image_view);
+      views[i].pixel_format = FRT_PIXEL_RGB8;
+      views[i].data = pixels.data() + i * 224 * 224 * 3;
+      views[i].bytes = 224 * 224 * 3;
+      views[i].width = views[i].height = 224;
+    }
+    for (size_t i = 0; i < state.size(); ++i) state[i] = float(n) + float(i) * 0.5f;
+  }
+  template <class To>
+  void give(To&& set_input) const {
+    EXPECT_EQ(set_input(0, views, sizeof views), 0);
+    EXPECT_EQ(set_input(1, "pick up the cup", 15), 0);
+    EXPECT_EQ(set_input(2, state.data(), state.size() * sizeof(float)), 0);
+  }
+  std::vector<std::byte> pixels;
+  frt_image_view views[2] = {};
+  std::vector<float> state;
+};
+
+TEST_F(UsbGuest, a_runtime_is_served_over_the_cable_byte_for_byte) {
+  const MonotonicClock clock;
+  ProviderSource source(
+      "/data/provider_fake.so",
+      R"({"model_family":"fake","n_views":2,"image_height":224,"image_width":224,)"
+      R"("action_steps":50,"action_dim":32})");
+  auto local = source.open();
+  ASSERT_TRUE(local) << local.error().text;
+  ServerOptions options;
+  options.listen = {"usb:"};
+  options.plaintext = true;
+  auto models = std::make_unique<Models>(options.models, clock);
+  ASSERT_TRUE(models->add("default", std::make_unique<ProviderSource>(source), true));
+  auto server = Server::start(options, std::move(models), clock);
+  ASSERT_TRUE(server) << server.error().text;
+
+  DeviceConfig config;
+  config.connect_ns = 15 * kSecond;
+  config.deadline_ns = 5 * kSecond;
+  config.name.client_id = 7;
+  auto remote = Device::open(config, std::make_unique<UsbDialer>(), clock);
+  ASSERT_TRUE(remote) << remote.error().text;
+  std::vector<float> here(50 * 32), there(50 * 32);
+  constexpr uint32_t kTicks = 60;
+  const int64_t start_ns = now_ns();
+  for (uint32_t tick = 0; tick < kTicks; ++tick) {
+    // Half way the cable is pulled: the device end finds its host again.
+    if (tick == kTicks / 2) {
+      std::ofstream("/sys/bus/usb/devices/" + find_devices(SysPaths{}).at(0).name + "/remove")
+          << "1";
+      const int64_t until_ns = soon_ns(20 * kSecond);
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      while ((remote.value()->upkeep(), !remote.value()->connected()) && now_ns() < until_ns)
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      ASSERT_TRUE(remote.value()->connected()) << remote.value()->last_error();
+    }
+    const Inputs inputs(tick);
+    inputs.give([&](uint32_t port, const void* data, uint64_t bytes) {
+      return local.value()->set_input(port, data, bytes);
+    });
+    inputs.give([&](uint32_t port, const void* data, uint64_t bytes) {
+      return to_abi(remote.value()->set_input(port, data, bytes));
+    });
+    ASSERT_EQ(local.value()->step(), 0);
+    ASSERT_EQ(remote.value()->step(), Code::kOk) << tick << ": " << remote.value()->last_error();
+    uint64_t written = 0;
+    ASSERT_EQ(local.value()->get_output(3, here.data(), here.size() * 4, &written), 0);
+    ASSERT_EQ(remote.value()->get_output(3, there.data(), there.size() * 4, &written), Code::kOk)
+        << remote.value()->last_error();
+    ASSERT_EQ(written, here.size() * 4);
+    ASSERT_EQ(here, there) << tick;
+    remote.value()->upkeep();
+  }
+  std::printf("%u ticks of two pictures up, a chunk down, one unplugging: %.0f ms\n", kTicks,
+              double(now_ns() - start_ns) * 1e-6);
+  EXPECT_EQ(remote.value()->counters().reconnects, 1);
 }
 
 }  // namespace
