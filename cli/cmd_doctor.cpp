@@ -119,7 +119,8 @@ void print_machine(const Machine& machine, const Report& tables, const std::vect
 
 int run(Context& context) {
   const Machine machine = this_machine();
-  const std::vector<Check> checks = check_machine(machine);
+  std::vector<Check> checks = check_machine(machine);
+  checks.push_back(check_usb(link::usb::usb_facts({})));
   Report tables = Report::array();
   for (const char* const* name = kernel_table_names(); *name != nullptr; ++name)
     tables.push_back(*name);

@@ -8,6 +8,7 @@
 #include "cli/flags.h"
 #include "cli/service_config.h"
 #include "link/server/server.h"
+#include "link/transport/usb/host_listener.h"
 
 namespace outrider::cli {
 namespace {
@@ -102,6 +103,7 @@ int run(Context& context) {
   static constinit const MonotonicClock kClock;
   auto config = read_service(context.args.positional(0), wish_of(context.args, kServe));
   if (!config) return context.fail(config.error());
+  link::usb::register_usb_host();
   link::ServerOptions options;
   options.listen = config.value().listen;
   if (context.args.given("--listen")) options.listen = context.args.all("--listen");

@@ -1,6 +1,7 @@
 #include "cli/doctor.h"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace outrider::cli {
 namespace {
@@ -83,6 +84,25 @@ Check check_memory(const Machine& m) {
 std::vector<Check> check_machine(const Machine& m) {
   return {check_features(m), check_threads(m),    check_memory(m), check_memlock(m),
           check_rtprio(m),   check_huge_pages(m), check_clock(m),  check_governor(m)};
+}
+
+Check check_usb(const link::usb::UsbFacts& usb) {
+  std::string found;
+  for (const std::string& controller : usb.device_controllers)
+    found += (found.empty() ? "device controller " : ", ") + controller;
+  if (found.empty()) found = "no device controller (cannot be the device of a USB link)";
+  found += "; " + std::to_string(usb.n_host_buses) + " host buses";
+  for (const auto& device : usb.devices) {
+    found += ", Outrider device " + (device.serial.empty() ? "(no serial)" : device.serial) +
+             " at " + device.name;
+    if (!device.usable)
+      return advice("USB", found, "a device with a link interface",
+                    "restart the link program on the device");
+    if (!device.openable)
+      return advice("USB", found, "a device that this user may open",
+                    link::usb::explain_open(device, EACCES, {}).text);
+  }
+  return ok("USB", found);
 }
 
 Report checks_report(const std::vector<Check>& checks) {

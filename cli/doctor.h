@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/machine.h"
+#include "link/transport/usb/host_find.h"
 
 namespace outrider::cli {
 
@@ -14,6 +15,8 @@ struct Check {
   Health health = Health::kOk;
 };
 std::vector<Check> check_machine(const Machine& machine);
+// One line: controllers for the device side, buses and devices for the host side of a USB link.
+Check check_usb(const link::usb::UsbFacts& usb);
 Report checks_report(const std::vector<Check>& checks);
 
 }  // namespace outrider::cli

@@ -139,5 +139,24 @@ TEST(Doctor, every_advice_says_what_is_wanted_and_how) {
   }
 }
 
+TEST(Doctor, FC41_usb_line_names_what_is_there_and_what_to_do) {
+  link::usb::UsbFacts usb;
+  usb.n_host_buses = 2;
+  EXPECT_EQ(check_usb(usb).health, Health::kOk);
+  EXPECT_NE(check_usb(usb).found.find("no device controller"), std::string::npos);
+  usb.device_controllers = {"fe980000.usb: not attached"};
+  EXPECT_EQ(check_usb(usb).found, "device controller fe980000.usb: not attached; 2 host buses");
+  link::usb::FoundDevice device;
+  device.name = "1-1", device.serial = "ALPHA", device.usable = device.openable = true;
+  usb.devices = {device};
+  EXPECT_EQ(check_usb(usb).health, Health::kOk);
+  EXPECT_NE(check_usb(usb).found.find("Outrider device ALPHA at 1-1"), std::string::npos);
+  usb.devices[0].openable = false;
+  EXPECT_EQ(check_usb(usb).health, Health::kAdvice);
+  EXPECT_NE(check_usb(usb).fix.find("SUBSYSTEM==\"usb\""), std::string::npos);
+  usb.devices[0].usable = false;
+  EXPECT_NE(check_usb(usb).fix.find("restart the link program"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace outrider::cli

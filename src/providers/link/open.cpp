@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <mutex>
 
 #include "abi/guard.h"
 #include "base/env.h"
 #include "base/json.h"
+#include "link/transport/usb/usb_gadget.h"
 #include "providers/link/provider.h"
 
 namespace outrider {
@@ -63,6 +65,8 @@ Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
                       family->text().c_str());
   auto config = read_remote_config(json.value());
   if (!config) return config.error();
+  static std::once_flag usb_known;
+  std::call_once(usb_known, link::usb::register_usb_gadget);
   auto endpoint = link::parse_endpoint(config.value().endpoint);
   if (!endpoint) return endpoint.error();
   link::DeviceConfig device_config;
