@@ -1,6 +1,7 @@
 // The pi0 face (PI0 and PI0.5). ABI text 13.1.
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "host/conform_face.h"
 
@@ -45,18 +46,65 @@ void expect_stages(Bench& b, Verdict& v, const std::vector<FaceStage>& want) {
 
 namespace {
 
-constexpr uint32_t kImages = 0, kPrompt = 1, kState = 2, kActions = 3;
+// Where the inputs and the output of a policy lie: one picture port for all cameras in the plain
+// face, one a camera in a face that speaks a robot's units (policy_dir).
+struct Roles {
+  std::vector<uint32_t> images;
+  uint32_t prompt = 0, state = 0, actions = 0;
+  std::vector<uint32_t> inputs() const {
+    std::vector<uint32_t> all = images;
+    all.push_back(prompt);
+    all.push_back(state);
+    return all;
+  }
+};
+
+std::optional<Roles> roles(const Bench& b) {
+  Roles found;
+  const auto ports = b.main->ports();
+  for (uint32_t i = 0; i < ports.size(); ++i)
+    if (ports[i].modality == FRT_MODALITY_IMAGE && ports[i].direction == FRT_PORT_IN)
+      found.images.push_back(i);
+  const auto prompt = b.main->port("prompt"), state = b.main->port("state"),
+             actions = b.main->port("actions");
+  if (found.images.empty() || !prompt || !state || !actions) return std::nullopt;
+  found.prompt = *prompt;
+  found.state = *state;
+  found.actions = *actions;
+  return found;
+}
 
 bool is_face(Bench& b, Verdict& v) {
   if (!b.is_policy())
     v.skip("model_family is not pi0");
-  else if (b.main->ports().size() < 4)
+  else if (!roles(b))
     v.skip("not the ports of the face");
-  return b.is_policy() && b.main->ports().size() >= 4;
+  return b.is_policy() && roles(b).has_value();
+}
+
+bool speaks_robot_units(const Bench& b) {
+  return !b.text_key("policy_dir").empty() || !b.integer_key("n_views");
+}
+
+// A face in robot units: a picture port for each camera, and widths that are fixed.
+void robot_ports(Bench& b, Verdict& v) {
+  const auto found = roles(b);
+  if (!found) return v.fail("not one picture port, prompt, state and actions");
+  const auto ports = b.main->ports();
+  for (const uint32_t i : found->images)
+    if (ports[i].rank != 4 || ports[i].shape[0] != 1 || ports[i].update != FRT_UPDATE_STAGED)
+      v.fail("port %u (%.96s): a camera's port is STAGED and holds one picture", i, ports[i].name);
+  const auto& state = ports[found->state];
+  if (state.rank != 1 || state.shape[0] < 1 || state.dtype != FRT_DTYPE_F32)
+    v.fail("port state: its width in robot units is not fixed");
+  const auto& actions = ports[found->actions];
+  if (actions.rank != 2 || actions.direction != FRT_PORT_OUT || actions.dtype != FRT_DTYPE_F32)
+    v.fail("port actions: not F32 rows and columns out");
 }
 
 void ports(Bench& b, Verdict& v) {
   if (!b.is_policy()) return v.skip("model_family is not pi0");
+  if (speaks_robot_units(b)) return robot_ports(b, v);
   // Sizes left out of a configuration with a policy_dir: whatever the port says.
   const auto key = [&](const char* name, uint32_t port, uint32_t dim) -> int64_t {
     if (const auto value = b.integer_key(name)) return *value;
@@ -91,13 +139,14 @@ void plan(Bench& b, Verdict& v) {
 
 void inputs_show(Bench& b, Verdict& v) {
   if (!is_face(b, v) || !b.run_tick(*b.main, v)) return;
-  const Output first = b.main->read(kActions);
-  for (const uint32_t port : {kImages, kPrompt, kState}) {
+  const Roles at = *roles(b);
+  const Output first = b.main->read(at.actions);
+  for (const uint32_t port : at.inputs()) {
     if (!b.stage_all(*b.main, v)) return;
     const auto other = b.payload(b.main->ports()[port], 1);
     if (!other || b.main->set(port, *other) != 0 || b.main->tick() != 0)
       return v.fail("another %s failed: %s", b.main->ports()[port].name, b.main->error().c_str());
-    if (b.main->read(kActions) == first)
+    if (b.main->read(at.actions) == first)
       v.advise("another %s gives the same actions; random weights may do that",
                b.main->ports()[port].name);
   }
@@ -121,8 +170,9 @@ bool is_split(Bench& b, Verdict& v) {
 
 void context_is_used_once(Bench& b, Verdict& v) {
   if (!is_split(b, v) || !run_context(b, v)) return;
-  if (b.main->read(kActions).code != FRT_ERR_NOT_READY)
-    v.fail("actions answered %d after context alone, not ready is -7", b.main->read(kActions).code);
+  const uint32_t actions = roles(b)->actions;
+  if (b.main->read(actions).code != FRT_ERR_NOT_READY)
+    v.fail("actions answered %d after context alone, not ready is -7", b.main->read(actions).code);
   if (const int code = b.main->run_stage(1); code != 0)
     return v.fail("action answered %d: %s", code, b.main->error().c_str());
   const int second = b.main->run_stage(1);
@@ -132,7 +182,7 @@ void context_is_used_once(Bench& b, Verdict& v) {
 
 void inputs_drop_the_context(Bench& b, Verdict& v) {
   if (!is_split(b, v)) return;
-  for (const uint32_t port : {kImages, kPrompt, kState}) {
+  for (const uint32_t port : roles(b)->inputs()) {
     if (!run_context(b, v)) return;
     const auto again = b.payload(b.main->ports()[port]);
     if (!again || b.main->set(port, *again) != 0)
@@ -150,7 +200,7 @@ void inputs_drop_the_context(Bench& b, Verdict& v) {
 void chunk_is_dropped_by_unknown_port(Bench& b, Verdict& v) {
   if (!is_face(b, v) || !b.run_tick(*b.main, v)) return;
   b.main->set(99, "", 0);
-  if (const int code = b.main->read(kActions).code; code == 0)
+  if (const int code = b.main->read(roles(b)->actions).code; code == 0)
     v.fail("actions are still readable after a refused set_input of an unknown port");
 }
 
@@ -160,8 +210,11 @@ void values_must_be_finite(Bench& b, Verdict& v) {
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
         -std::numeric_limits<float>::infinity()}) {
     if (!b.stage_all(*b.main, v)) return;
-    const float state[1] = {bad};
-    const int set = b.main->set(kState, state, sizeof state);
+    const uint32_t port = roles(b)->state;
+    auto payload = b.payload(b.main->ports()[port]);
+    if (!payload || payload->bytes.size() < sizeof bad) return v.skip("no state could be made");
+    std::memcpy(payload->bytes.data(), &bad, sizeof bad);
+    const int set = b.main->set(port, *payload);
     if (set == 0) {
       v.advise("state %f was taken by set_input; refusing it there with -1 is earlier",
                static_cast<double>(bad));
@@ -173,31 +226,47 @@ void values_must_be_finite(Bench& b, Verdict& v) {
 void empty_inputs_are_refused(Bench& b, Verdict& v) {
   if (!is_face(b, v)) return;
   const float value = 0;
-  if (b.main->set(kPrompt, "", 0) >= 0) v.fail("an empty prompt was accepted");
-  if (b.main->set(kState, &value, 0) >= 0) v.fail("an empty state was accepted");
+  const Roles at = *roles(b);
+  // Where a prompt may be left out, an empty one takes the last one back.
+  if (b.main->ports()[at.prompt].required != 0 && b.main->set(at.prompt, "", 0) >= 0)
+    v.fail("an empty prompt was accepted");
+  if (b.main->set(at.state, &value, 0) >= 0) v.fail("an empty state was accepted");
   for (const uint64_t bytes : {1, 2, 3})
-    if (b.main->set(kState, &value, bytes) >= 0)
+    if (b.main->set(at.state, &value, bytes) >= 0)
       v.fail("a state of %d bytes was accepted", static_cast<int>(bytes));
 }
 
 void a_state_beyond_the_model_fails(Bench& b, Verdict& v) {
   if (!is_face(b, v) || !b.stage_all(*b.main, v)) return;
-  const auto& actions = b.main->ports()[kActions];
+  const Roles at = *roles(b);
+  const auto& actions = b.main->ports()[at.actions];
+  if (speaks_robot_units(b)) {
+    const auto fixed = fixed_bytes(b.main->ports()[at.state]);
+    if (!fixed) return v.skip("state has no fixed width");
+    for (const uint64_t bytes : {*fixed - sizeof(float), *fixed + sizeof(float)}) {
+      const std::vector<float> other(bytes / sizeof(float) + 1, 0.125f);
+      if (b.main->set(at.state, other.data(), bytes) >= 0 && b.main->tick() >= 0)
+        v.fail("a state of %d values ran, the robot has %d",
+               static_cast<int>(bytes / sizeof(float)), static_cast<int>(*fixed / sizeof(float)));
+    }
+    return;
+  }
   if (actions.rank != 2 || actions.shape[1] < 1 || actions.shape[1] > 4096)
     return v.skip("action width unknown");
   const std::vector<float> state(static_cast<size_t>(actions.shape[1]) + 1, 0.125f);
-  if (b.main->set(kState, state.data(), state.size() * sizeof(float)) >= 0 && b.main->tick() >= 0)
+  if (b.main->set(at.state, state.data(), state.size() * sizeof(float)) >= 0 && b.main->tick() >= 0)
     v.fail("a state of %zu values ran; the model has at most %zu", state.size(), state.size() - 1);
 }
 
 // For these outputs the size is fixed by the port, so it is told before readiness.
 void actions_size_before_readiness(Bench& b, Verdict& v) {
   if (!is_face(b, v) || !b.stage_all(*b.main, v)) return;
-  const auto fixed = fixed_bytes(b.main->ports()[kActions]);
+  const uint32_t actions = roles(b)->actions;
+  const auto fixed = fixed_bytes(b.main->ports()[actions]);
   if (!fixed) return v.skip("actions have no fixed size");
   unsigned char room[64];
   uint64_t written = 0;
-  const int code = b.main->get(kActions, room, 1, &written);
+  const int code = b.main->get(actions, room, 1, &written);
   if (code != FRT_ERR_STORAGE || written != *fixed)
     v.advise(
         "actions that are not ready, with too little room, answered %d; FlashRT says -5 and the "

@@ -12,6 +12,8 @@ namespace outrider {
 namespace {
 
 constexpr double kF32Tolerance = 2e-4, kBf16Tolerance = 3e-2, kInt8Tolerance = 0.2;
+// Guided, trained-prefix and extra-token cases state this one for f32.
+constexpr double kVariantTolerance = 5e-4;
 
 Error bad_meta(const std::string& folder, const char* field) {
   return make_error(Code::kNotFound, "%s/meta.json: field %s is missing or of the wrong type",
@@ -213,12 +215,82 @@ PiCaseStage compare(std::string name, const std::vector<float>& got,
   return stage;
 }
 
+// What a run has besides pictures, text and noise, and where its recorded arrays are.
+struct Variant {
+  std::string label;  // in front of the stages: "guided_exp_b5."
+  std::vector<float> chunk, weights, extra;
+  float most = 0;      // guidance
+  int64_t n_hard = 0;  // rows of `chunk` that are given
+};
+
+// Weight of each row of a new chunk. Source: async-control.md 5.1.
+std::vector<float> row_weights(bool exponential, int64_t n_rows, int64_t start, int64_t end) {
+  std::vector<float> out(static_cast<size_t>(n_rows), 0.0f);
+  start = std::min(start, end);
+  for (int64_t i = 0; i < std::min(end, n_rows); ++i) {
+    double w = i < start
+                   ? 1
+                   : std::clamp(static_cast<double>(end - i) / static_cast<double>(end - start + 1),
+                                0.0, 1.0);
+    if (exponential) w = w * std::expm1(w) / std::expm1(1.0);
+    out[static_cast<size_t>(i)] = static_cast<float>(w);
+  }
+  return out;
+}
+
+int64_t integer_of(const Json& meta, const char* name) {
+  const Json* value = meta.find(name);
+  return value != nullptr && value->is_integer() ? value->integer() : -1;
+}
+
+// The variants of a case by its kind: "pi-policy" has one without a label.
+Result<std::vector<Variant>> read_variants(const Json& meta, const std::string& folder,
+                                           const Arrays& arrays, const PiConfig& c) {
+  const Json* kind = meta.find("kind");
+  const std::string name = kind != nullptr && kind->is_string() ? kind->text() : "";
+  const auto n_chunk = static_cast<size_t>(c.action_steps * c.action_dim);
+  Variant plain;
+  if (name == "pi-policy-rtc") {
+    const int64_t start = integer_of(meta, "inference_delay"),
+                  end = integer_of(meta, "execution_horizon");
+    plain.chunk = arrays.floats("in.prev_chunk_left_over");
+    if (start < 0 || end < 1 || plain.chunk.empty() || plain.chunk.size() > n_chunk)
+      return bad_meta(folder, "inference_delay, execution_horizon or in.prev_chunk_left_over");
+    plain.chunk.resize(n_chunk, 0.0f);
+    std::vector<Variant> out;
+    for (const bool exponential : {false, true}) {
+      Variant guided = plain;
+      guided.label = exponential ? "guided_exp_b5." : "guided_linear_b10.";
+      guided.most = exponential ? 5.0f : 10.0f;
+      guided.weights = row_weights(exponential, c.action_steps, start, end);
+      out.push_back(std::move(guided));
+    }
+    return out;
+  }
+  if (name == "pi-policy-rtc-trained") {
+    plain.chunk = arrays.floats("in.hard_prefix");
+    plain.n_hard = integer_of(meta, "delay");
+    if (plain.chunk.size() != n_chunk || plain.n_hard < 1 || plain.n_hard >= c.action_steps)
+      return bad_meta(folder, "delay or in.hard_prefix");
+  } else if (name == "pi-policy-extra-tokens") {
+    plain.extra = arrays.floats("in.extra_tokens");
+    const auto most = static_cast<size_t>(kMaxExtraTokens * c.expert.width);
+    if (plain.extra.empty() || plain.extra.size() > most ||
+        plain.extra.size() % static_cast<size_t>(c.expert.width) != 0)
+      return bad_meta(folder, "in.extra_tokens");
+  } else if (name != "pi-policy") {
+    return bad_meta(folder, "kind");
+  }
+  return std::vector<Variant>{plain};
+}
+
 // Compares taps with stored arrays, in the order the model computes them.
 class Comparison {
  public:
   Comparison(const PiConfig& config, const Inputs& in, const TapRecorder& taps,
-             const Arrays& arrays, double tolerance)
+             const Arrays& arrays, std::string label, double tolerance)
       : config_(config),
+        label_(std::move(label)),
         rows_(in.seen_rows(config.vision.n_tokens())),
         n_padded_(in.n_views * config.vision.n_tokens() + in.n_slots),
         taps_(taps),
@@ -233,9 +305,9 @@ class Comparison {
     cache("out.k_last", "prefix_k_" + std::to_string(last), "k_last");
     cache("out.v_last", "prefix_v_" + std::to_string(last), "v_last");
     for (int64_t k = 0; k < config_.n_denoise_steps; ++k) {
-      step_rows("out.suffix_embs", "suffix_embd", k);
-      step_rows("out.v", "velocity", k);
-      step_rows("out.x", "x", k);
+      step_rows("suffix_embs", "suffix_embd", k);
+      step_rows("v", "velocity", k);
+      step_rows("x", "x", k);
     }
     return std::move(stages_);
   }
@@ -277,16 +349,18 @@ class Comparison {
     add(label, tap(name), wanted);
   }
 
+  // A labelled variant has its arrays and stages under its own name.
   void step_rows(const std::string& array, const std::string& name, int64_t step) {
-    const std::vector<float> stored = arrays_.floats(array);
+    const std::vector<float> stored = arrays_.floats("out." + label_ + array);
     const auto* got = tap(name + "_" + std::to_string(step));
     if (stored.empty() || stored.size() % static_cast<size_t>(config_.n_denoise_steps) != 0) return;
     const auto n = static_cast<int64_t>(stored.size()) / config_.n_denoise_steps;
-    add(array.substr(4) + "_" + std::to_string(step), got,
+    add(label_ + array + "_" + std::to_string(step), got,
         std::vector<float>(stored.begin() + step * n, stored.begin() + (step + 1) * n));
   }
 
   const PiConfig& config_;
+  std::string label_;
   std::vector<int64_t> rows_;
   int64_t n_padded_;
   const TapRecorder& taps_;
@@ -295,7 +369,7 @@ class Comparison {
   std::vector<PiCaseStage> stages_;
 };
 
-void run_once(PiRun& run, const PiConfig& c, const Inputs& in) {
+void run_once(PiRun& run, const PiConfig& c, const Inputs& in, const Variant& variant) {
   std::vector<const uint8_t*> views;
   const int64_t view_bytes = c.vision.image_size * c.vision.image_size * 3;
   for (int64_t v = 0; v < in.n_views; ++v) {
@@ -305,7 +379,9 @@ void run_once(PiRun& run, const PiConfig& c, const Inputs& in) {
   run.encode_views(views);
   run.encode_prefix(in.seen_tokens());
   run.start(in.noise, in.state);
-  for (int64_t k = 0; k < c.n_denoise_steps; ++k) run.denoise(k);
+  run.condition({variant.chunk, variant.n_hard}, variant.extra);
+  const PiGuidance guidance = {variant.chunk, variant.weights, variant.most};
+  for (int64_t k = 0; k < c.n_denoise_steps; ++k) run.denoise(k, guidance);
 }
 
 }  // namespace
@@ -351,23 +427,30 @@ Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision 
   auto run =
       PiRun::make(model.value(), ops, {.max_views = in.value().n_views, .max_text_tokens = n_text});
   if (!run) return run.error();
+  const Arrays arrays(io.value());
+  auto variants = read_variants(meta.value(), folder, arrays, c);
+  if (!variants) return variants.error();
   TapRecorder taps;
   run.value()->record_to(&taps);
-  run_once(*run.value(), c, in.value());
-
-  if (tolerance <= 0) {
-    tolerance = precision == Precision::kF32    ? kF32Tolerance
-                : precision == Precision::kBf16 ? kBf16Tolerance
-                                                : kInt8Tolerance;
-  }
-  const Arrays arrays(io.value());
-  Comparison comparison(c, in.value(), taps, arrays, tolerance);
   PiCaseReport report;
   report.family = c.family;
-  report.stages = comparison.run();
-  const auto actions = run.value()->actions();
-  report.stages.push_back(compare("actions", {actions.begin(), actions.end()},
-                                  arrays.floats("out.actions"), tolerance));
+  for (const Variant& variant : variants.value()) {
+    taps.clear();
+    run_once(*run.value(), c, in.value(), variant);
+    const bool plain = variant.chunk.empty() && variant.extra.empty();
+    const double allowed = tolerance > 0                   ? tolerance
+                           : precision == Precision::kBf16 ? kBf16Tolerance
+                           : precision == Precision::kInt8 ? kInt8Tolerance
+                           : plain                         ? kF32Tolerance
+                                                           : kVariantTolerance;
+    Comparison comparison(c, in.value(), taps, arrays, variant.label, allowed);
+    for (PiCaseStage& stage : comparison.run()) report.stages.push_back(std::move(stage));
+    const std::vector<float> wanted = arrays.floats("out." + variant.label + "actions");
+    if (wanted.empty() && !plain) continue;  // there the last x is the chunk
+    const auto actions = run.value()->actions();
+    report.stages.push_back(
+        compare(variant.label + "actions", {actions.begin(), actions.end()}, wanted, allowed));
+  }
   return report;
 }
 

@@ -1,4 +1,5 @@
-// Golden cases of the reference policy (kind "pi-policy"): a folder with meta.json, io.safetensors
+// Golden cases of the reference policy (kinds "pi-policy", "pi-policy-rtc" in its identity form,
+// "pi-policy-rtc-trained", "pi-policy-extra-tokens"): a folder with meta.json, io.safetensors
 // and weights, run at model level and compared stage by stage. Source: pi-policy.md 14.
 #pragma once
 #include <string>
@@ -24,7 +25,7 @@ struct PiCaseReport {
   std::string first_deviation() const;
 };
 
-// tolerance 0: 2e-4 for f32, 3e-2 for bf16 (pi-policy.md 14), 0.2 for int8 (single velocities were
+// tolerance 0: 2e-4 for f32 (5e-4 for the kinds with guidance, prefix or extra tokens), 3e-2 for bf16 (pi-policy.md 14), 0.2 for int8 (single velocities were
 // seen to differ by 0.14, actions by 0.05). Masked rows are skipped.
 // Errors: kNotFound (folder, files, meta fields), kUnsupported (precision), kShape.
 Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision precision,

@@ -6,6 +6,9 @@
 
 namespace outrider {
 
+// Tokens from elsewhere that may stand in front of the suffix.
+inline constexpr int64_t kMaxExtraTokens = 4;
+
 enum class PiFamily : uint8_t { kPi0, kPi05 };
 inline const char* pi_family_name(PiFamily family) {
   return family == PiFamily::kPi0 ? "PI0" : "PI0.5";

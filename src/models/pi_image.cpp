@@ -179,8 +179,7 @@ struct Kept {
 }  // namespace
 
 Result<PiImageName> pi_image_name(const PiConfig& config, const PiOptions& options, Ops& ops,
-                                  const std::string& policy_sha256,
-                                  const std::string& vision_sha256) {
+                                  const std::string& weights_key) {
   auto layout = layout_sum(ops);
   if (!layout) return layout.error();
   // rope_bf16 and quick_gelu_by_flag decide about runs, not about what is packed.
@@ -189,8 +188,8 @@ Result<PiImageName> pi_image_name(const PiConfig& config, const PiOptions& optio
                 static_cast<int>(options.precision), static_cast<long long>(config.n_denoise_steps),
                 options.numerics.exact_times, ops.kernel_table());
   PiImageName name;
-  name.key = "outrider packed " + std::string(pi_family_name(config.family)) + "\npolicy " +
-             policy_sha256 + "\nvision " + vision_sha256 + text;
+  name.key = "outrider packed " + std::string(pi_family_name(config.family)) + "\nweights " +
+             weights_key + text;
   char file[48];
   std::snprintf(file, sizeof file, "packed-%016" PRIx64 ".bin", fnv1a64(name.key));
   name.file = file;

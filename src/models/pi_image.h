@@ -9,19 +9,18 @@
 namespace outrider {
 
 // Raise it whenever PiModel::build computes, packs or keeps something else than before.
-inline constexpr int kPiImageRevision = 1;
+inline constexpr int kPiImageRevision = 2;
 
 struct PiImageName {
   std::string file;  // depends on the model and the options: a newer build replaces the older image
   std::string key;   // all that the bytes depend on
 };
 
-// `policy_sha256`, `vision_sha256`: of the model files. How `ops` packs is found out by packing
-// some small matrices of every element type, so no number has to be raised when a layout changes.
-// Errors: those of packing, kNoMemory.
+// `weights_key`: see pi_weights_key; equal weights from other files share an image. How `ops` packs
+// is found out by packing some small matrices of every element type, so no number has to be raised
+// when a layout changes. Errors: those of packing, kNoMemory.
 Result<PiImageName> pi_image_name(const PiConfig& config, const PiOptions& options, Ops& ops,
-                                  const std::string& policy_sha256,
-                                  const std::string& vision_sha256);
+                                  const std::string& weights_key);
 
 // [setup] Errors: see CheckedFile::write.
 Result<void> write_pi_image(const PiModel& model, const std::string& dir, const PiImageName& name);

@@ -217,10 +217,10 @@ class PiModelBuilder {
     PiModel& m = *model_;
     const int64_t width = m.config.expert.width, n_steps = m.config.n_denoise_steps;
     m.times = flow_times(n_steps, options_.numerics.exact_times);
-    std::vector<float> embedded(static_cast<size_t>(n_steps * width));
-    for (int64_t k = 0; k < n_steps; ++k) {
+    std::vector<float> embedded(static_cast<size_t>((n_steps + 1) * width));
+    for (int64_t k = 0; k <= n_steps; ++k) {
       embed_time(
-          m.times[static_cast<size_t>(k)],
+          k < n_steps ? m.times[static_cast<size_t>(k)] : 0.0f,
           std::span(embedded).subspan(static_cast<size_t>(k * width), static_cast<size_t>(width)));
     }
     return m.config.family == PiFamily::kPi0 ? compute_time_bias(embedded)
@@ -286,13 +286,14 @@ OpsLimits pi_limits(const PiConfig& config, int64_t max_views, int64_t max_prefi
   const VisionConfig& v = config.vision;
   const GemmaConfig &b = config.backbone, &e = config.expert;
   OpsLimits limits;
-  limits.max_rows = std::max(
-      {max_views * v.n_tokens(), max_prefix, config.suffix_tokens(), config.n_denoise_steps});
+  limits.max_rows =
+      std::max({max_views * v.n_tokens(), max_prefix, config.suffix_tokens() + kMaxExtraTokens,
+                config.n_denoise_steps + 1});
   limits.max_in = std::max({3 * v.patch_size * v.patch_size, v.width, v.mlp, b.width, b.mlp,
                             b.q_width(), e.width, e.mlp, config.action_dim});
   limits.max_out = std::max({3 * v.width, v.mlp, b.q_width() + 2 * b.kv_width(), 2 * b.mlp, b.width,
                              3 * e.width, 2 * e.mlp, config.action_dim});
-  limits.max_keys = std::max(v.n_tokens(), max_prefix + config.suffix_tokens());
+  limits.max_keys = std::max(v.n_tokens(), max_prefix + config.suffix_tokens() + kMaxExtraTokens);
   limits.max_head_dim = static_cast<int32_t>(std::max(v.head_dim(), b.head_dim));
   return limits;
 }

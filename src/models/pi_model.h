@@ -30,7 +30,8 @@ struct GemmaLayer {
   Weight o, gate_up, down;
 };
 
-// Adaptive norm of PI0.5, one row a denoising step: [n_steps, 3 * width] = scale, shift, gate.
+// Adaptive norm of PI0.5, one row a denoising step and one for time 0 behind them (rows that are
+// given, not denoised): [n_steps + 1, 3 * width] = scale, shift, gate.
 struct Modulation {
   std::vector<float> rows;
   int64_t width = 0;
@@ -64,8 +65,9 @@ struct PiModel {
   Modulation final_modulation;
   PackedLinear state, action_time_out;  // PI0
   Weight action_time_in;                // PI0: the columns that read the action
-  std::vector<float> action_time_bias;  // PI0: [n_steps, width], time part and bias
-  std::vector<float> times;             // t of every step
+  std::vector<float>
+      action_time_bias;      // PI0: [n_steps + 1, width], time part and bias; last: t = 0
+  std::vector<float> times;  // t of every step
   // Everything a tick reads: the packed weights and the embedding table.
   int64_t resident_bytes() const {
     return static_cast<int64_t>(packed_.size() + table_.used_bytes());

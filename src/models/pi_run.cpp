@@ -13,7 +13,7 @@ struct PiRun::Sizes {
   size_t patches, vision_rows_width, vision_qkv, vision_mlp;
   size_t prefix_width, prefix_qkv, prefix_att, prefix_mlp;
   size_t suffix_width, suffix_qkv, suffix_att, suffix_mlp, chunk;
-  size_t vision_cache_bytes, cache_bytes, n_layers, suffix_rows, state_token;
+  size_t vision_cache_bytes, cache_bytes, n_layers, suffix_rows, state_token, extra;
   size_t n_slots, slot_pixels, slot_tokens, kept_ids;
   int64_t vision_capacity, capacity;
 
@@ -25,7 +25,7 @@ struct PiRun::Sizes {
     };
     const VisionConfig& v = c.vision;
     const GemmaConfig &b = c.backbone, &e = c.expert;
-    const int64_t rows = max_views * v.n_tokens(), suffix = c.suffix_tokens();
+    const int64_t rows = max_views * v.n_tokens(), suffix = c.suffix_tokens() + kMaxExtraTokens;
     patches = n(rows, 3 * v.patch_size * v.patch_size);
     vision_rows_width = n(rows, v.width);
     vision_qkv = n(rows, 3 * v.width);
@@ -41,6 +41,7 @@ struct PiRun::Sizes {
     chunk = n(c.action_steps, c.action_dim);
     suffix_rows = static_cast<size_t>(suffix);
     state_token = static_cast<size_t>(e.width);
+    extra = n(kMaxExtraTokens, e.width);
     n_layers = static_cast<size_t>(b.n_layers);
     vision_capacity = v.n_tokens();
     capacity = max_prefix + suffix;
@@ -59,7 +60,7 @@ struct PiRun::Sizes {
     return floats(patches) + 2 * floats(vision_rows_width) + floats(vision_qkv) +
            floats(vision_mlp) + 2 * floats(prefix_width) + floats(prefix_qkv) + floats(prefix_att) +
            floats(prefix_mlp) + 2 * floats(suffix_width) + floats(suffix_qkv) + floats(suffix_att) +
-           floats(suffix_mlp) + floats(state_token) + 2 * floats(chunk) +
+           floats(suffix_mlp) + floats(state_token) + 3 * floats(chunk) + floats(extra) +
            Arena::cost<int32_t>(suffix_rows) + Arena::cost<KvCache>(n_layers) +
            Arena::cost<std::byte>(vision_cache_bytes) +
            n_layers * Arena::cost<std::byte>(cache_bytes) +
@@ -80,8 +81,9 @@ Result<std::unique_ptr<PiRun>> PiRun::make(std::shared_ptr<const PiModel> model,
   const Sizes sizes(config, ops, run->kv_type(), options);
   OUTRIDER_TRY(run->arena_.reserve(sizes.total_bytes()));
   run->take_views(sizes);
-  run->rope_ = RopeTable::make(prefix + config.suffix_tokens(), config.backbone.head_dim,
-                               config.rope_base, run->model_->options.numerics.rope_bf16);
+  run->rope_ =
+      RopeTable::make(prefix + config.suffix_tokens() + kMaxExtraTokens, config.backbone.head_dim,
+                      config.rope_base, run->model_->options.numerics.rope_bf16);
   for (int i = 0; i < 256; ++i) run->pixel_[i] = static_cast<float>(i) / 255.0f * 2.0f - 1.0f;
   return run;
 }
@@ -108,6 +110,8 @@ void PiRun::take_views(const Sizes& sizes) {
   state_token_ = floats(sizes.state_token);
   velocity_ = floats(sizes.chunk);
   x_ = arena_.take<float>(sizes.chunk);
+  hard_chunk_ = arena_.take<float>(sizes.chunk);
+  extra_ = arena_.take<float>(sizes.extra);
   visible_ = arena_.take<int32_t>(sizes.suffix_rows);
   vision_cache_ = {arena_.take_bytes(sizes.vision_cache_bytes), sizes.vision_capacity,
                    static_cast<int32_t>(v.n_heads), static_cast<int32_t>(v.head_dim()), kv_type()};
@@ -159,7 +163,7 @@ void PiRun::place_views(std::span<const uint8_t* const> views) noexcept {
   // All kept views are found first: a changed one must not take the slot of a later one.
   for (int64_t i = 0; i < n_views_; ++i)
     slot_of_view_[i] = find_slot(views[static_cast<size_t>(i)]);
-  const uint8_t* changed[kMaxSlots];
+  PiPixels changed[kMaxSlots];
   int64_t slot_of_changed[kMaxSlots];
   int64_t n_changed = 0;
   for (int64_t i = 0; i < n_views_; ++i) {
@@ -170,13 +174,13 @@ void PiRun::place_views(std::span<const uint8_t* const> views) noexcept {
     std::memcpy(slots_[slot].pixels, rgb, static_cast<size_t>(v.image_size * v.image_size * 3));
     slots_[slot].filled = true;
     slot_of_view_[i] = slot;
-    changed[n_changed] = slots_[slot].pixels;
+    changed[n_changed] = {slots_[slot].pixels, nullptr};
     slot_of_changed[n_changed++] = slot;
   }
   reuse_counts_.reused_views += n_views_ - n_changed;
   if (n_changed == 0) return;
   prefix_kept_ = false;
-  compute_views(std::span(changed).first(static_cast<size_t>(n_changed)));
+  compute_views(std::span<const PiPixels>(changed).first(static_cast<size_t>(n_changed)));
   const int64_t values = v.n_tokens() * model_->config.backbone.width;
   for (int64_t i = 0; i < n_changed; ++i)
     std::copy_n(prefix_ + i * values, values, slots_[slot_of_changed[i]].tokens);
@@ -208,7 +212,7 @@ bool PiRun::same_prefix(std::span<const int32_t> tokens) const noexcept {
 // ---- vision -------------------------------------------------------------------------------------
 
 // Patch p of a view: [channel][row][column], patches row by row over the image.
-void PiRun::patchify(const uint8_t* rgb, View<float> patches) noexcept {
+void PiRun::patchify(const PiPixels& pixels, View<float> patches) noexcept {
   const int64_t size = model_->config.vision.image_size, patch = model_->config.vision.patch_size;
   const int64_t per_side = size / patch;
   for (int64_t p = 0; p < patches.rows; ++p) {
@@ -216,8 +220,12 @@ void PiRun::patchify(const uint8_t* rgb, View<float> patches) noexcept {
     float* out = patches.row(p);
     for (int64_t channel = 0; channel < 3; ++channel) {
       for (int64_t y = 0; y < patch; ++y) {
-        const uint8_t* in = rgb + ((top + y) * size + left) * 3 + channel;
-        for (int64_t x = 0; x < patch; ++x) *out++ = pixel_[in[x * 3]];
+        const int64_t first = ((top + y) * size + left) * 3 + channel;
+        if (pixels.scaled != nullptr) {
+          for (int64_t x = 0; x < patch; ++x) *out++ = pixels.scaled[first + x * 3];
+        } else {
+          for (int64_t x = 0; x < patch; ++x) *out++ = pixel_[pixels.rgb[first + x * 3]];
+        }
       }
     }
   }
@@ -255,7 +263,29 @@ void PiRun::vision_layer(const VisionLayer& layer, int64_t n_views) noexcept {
 
 void PiRun::encode_views(std::span<const uint8_t* const> views) noexcept {
   n_views_ = static_cast<int64_t>(views.size());
-  if (reuse_ && taps_ == nullptr) return place_views(views);
+  views_placed_ = reuse_ && taps_ == nullptr;
+  if (views_placed_) return place_views(views);
+  PiPixels pixels[kMaxSlots];
+  OUTRIDER_ASSERT(n_views_ <= kMaxSlots);
+  for (size_t i = 0; i < views.size(); ++i) pixels[i].rgb = views[i];
+  encode_computed(std::span<const PiPixels>(pixels).first(views.size()));
+}
+
+void PiRun::encode_views(std::span<const PiPixels> views) noexcept {
+  const uint8_t* bytes[kMaxSlots];
+  OUTRIDER_ASSERT(static_cast<int64_t>(views.size()) <= kMaxSlots);
+  bool all_bytes = true;
+  for (size_t i = 0; i < views.size(); ++i) {
+    bytes[i] = views[i].rgb;
+    all_bytes = all_bytes && views[i].scaled == nullptr;
+  }
+  if (all_bytes) return encode_views(std::span<const uint8_t* const>(bytes, views.size()));
+  n_views_ = static_cast<int64_t>(views.size());
+  views_placed_ = false;
+  encode_computed(views);
+}
+
+void PiRun::encode_computed(std::span<const PiPixels> views) noexcept {
   prefix_kept_ = false;
   compute_views(views);
   if (taps_ == nullptr) return;
@@ -265,7 +295,7 @@ void PiRun::encode_views(std::span<const uint8_t* const> views) noexcept {
 }
 
 // The tokens of `views`, one after the other, to the first rows of prefix_.
-void PiRun::compute_views(std::span<const uint8_t* const> views) noexcept {
+void PiRun::compute_views(std::span<const PiPixels> views) noexcept {
   const PiModel& m = *model_;
   const VisionConfig& v = m.config.vision;
   const int64_t tokens = v.n_tokens(), patch_values = 3 * v.patch_size * v.patch_size;
@@ -351,7 +381,7 @@ void PiRun::backbone_layer(size_t i) noexcept {
 
 void PiRun::encode_prefix(std::span<const int32_t> tokens) noexcept {
   const int64_t n_images = n_views_ * model_->config.vision.n_tokens();
-  const bool reuse = reuse_ && taps_ == nullptr;
+  const bool reuse = reuse_ && taps_ == nullptr && views_placed_;
   if (reuse && same_prefix(tokens)) {
     OUTRIDER_ASSERT(n_prefix_ == n_images + static_cast<int64_t>(tokens.size()));
     ++reuse_counts_.reused_prefixes;
@@ -375,6 +405,7 @@ void PiRun::start(std::span<const float> noise, std::span<const float> state) no
   const PiConfig& c = model_->config;
   OUTRIDER_ASSERT(noise.size() == x_.size());
   std::copy(noise.begin(), noise.end(), x_.begin());
+  n_hard_ = n_extra_ = 0;
   const auto all = static_cast<int32_t>(n_prefix_ + c.suffix_tokens());
   std::fill(visible_.begin(), visible_.end(), all);
   if (c.family != PiFamily::kPi0) return;
@@ -385,22 +416,62 @@ void PiRun::start(std::span<const float> noise, std::span<const float> state) no
       {.y = View<float>(state_token_, 1, c.expert.width), .bias = model_->state.bias.data()});
 }
 
+void PiRun::condition(const PiHardPrefix& prefix, std::span<const float> extra) noexcept {
+  const PiConfig& c = model_->config;
+  OUTRIDER_ASSERT(prefix.n_rows >= 0 && prefix.n_rows < c.action_steps);
+  OUTRIDER_ASSERT(extra.size() <= extra_.size() &&
+                  static_cast<int64_t>(extra.size()) % c.expert.width == 0);
+  n_hard_ = prefix.n_rows;
+  std::copy_n(prefix.chunk.begin(), n_hard_ * c.action_dim, hard_chunk_.begin());
+  n_extra_ = static_cast<int64_t>(extra.size()) / c.expert.width;
+  std::copy(extra.begin(), extra.end(), extra_.begin());
+  const auto front = static_cast<int32_t>(n_prefix_ + n_extra_);
+  std::fill(visible_.begin(), visible_.end(), static_cast<int32_t>(n_prefix_ + suffix_rows()));
+  std::fill_n(visible_.begin(), n_extra_, front);
+  if (c.family == PiFamily::kPi0) visible_[static_cast<size_t>(n_extra_)] = front + 1;
+  place_hard_prefix();
+}
+
+void PiRun::place_hard_prefix() noexcept {
+  std::copy_n(hard_chunk_.begin(), n_hard_ * model_->config.action_dim, x_.begin());
+}
+
+size_t PiRun::timed_rows(int64_t step, TimedRows out[3]) const noexcept {
+  const PiConfig& c = model_->config;
+  const int64_t all = suffix_rows(), front = all - c.action_steps;
+  if (n_hard_ == 0) {
+    out[0] = {0, all, step};
+    return 1;
+  }
+  size_t n = 0;
+  if (front > 0) out[n++] = {0, front, step};
+  out[n++] = {front, n_hard_, c.n_denoise_steps};
+  out[n++] = {front + n_hard_, c.action_steps - n_hard_, step};
+  return n;
+}
+
 void PiRun::embed_suffix(int64_t step) noexcept {
   const PiModel& m = *model_;
   const int64_t width = m.config.expert.width, n = m.config.action_steps;
   const View<const float> x(x_.data(), n, m.config.action_dim);
+  float* const behind = suffix_ + n_extra_ * width;
+  std::copy_n(extra_.begin(), n_extra_ * width, suffix_);
   if (m.config.family == PiFamily::kPi05) {
     ops_->linear(x, m.action_in.w,
-                 {.y = View<float>(suffix_, n, width), .bias = m.action_in.bias.data()});
+                 {.y = View<float>(behind, n, width), .bias = m.action_in.bias.data()});
     return;
   }
-  std::copy_n(state_token_, width, suffix_);
-  const View<float> tokens(suffix_ + width, n, width), hidden(suffix_y_, n, width);
+  std::copy_n(state_token_, width, behind);
+  const View<float> tokens(behind + width, n, width), hidden(suffix_y_, n, width);
   ops_->linear(x, m.action_in.w, {.y = tokens, .bias = m.action_in.bias.data()});
-  ops_->linear(tokens, m.action_time_in,
-               {.y = hidden,
-                .bias = m.action_time_bias.data() + step * width,
-                .activation = Activation::kSilu});
+  for (const auto& [first, rows, time] :
+       {TimedRows{0, n_hard_, m.config.n_denoise_steps}, TimedRows{n_hard_, n - n_hard_, step}}) {
+    if (rows == 0) continue;
+    ops_->linear(tokens.rows_from(first, rows), m.action_time_in,
+                 {.y = hidden.rows_from(first, rows),
+                  .bias = m.action_time_bias.data() + time * width,
+                  .activation = Activation::kSilu});
+  }
   ops_->linear(hidden, m.action_time_out.w, {.y = tokens, .bias = m.action_time_out.bias.data()});
 }
 
@@ -409,32 +480,69 @@ void PiRun::expert_layer(size_t i, int64_t step) noexcept {
   const GemmaConfig& config = m.config.expert;
   const GemmaLayer& layer = m.expert[i];
   const bool adaptive = m.config.family == PiFamily::kPi05;
-  const int64_t n = m.config.suffix_tokens();
+  const int64_t n = suffix_rows();
   const float eps = 1e-6f;
   const View<float> h(suffix_, n, config.width), y(suffix_y_, n, config.width);
   const View<float> qkv(suffix_qkv_, n, config.q_width() + 2 * config.kv_width()),
       att(suffix_att_, n, config.q_width());
   const View<float> mlp(suffix_mlp_, n, config.mlp);
+  TimedRows parts[3];
+  const size_t n_parts = timed_rows(step, parts);
   const auto norm = [&](const std::vector<float>& stored,
                         const std::vector<Modulation>& modulation) {
-    const float* scale = adaptive ? modulation[i].scale(step) : stored.data();
-    ops_->rms_norm(h, scale, adaptive ? modulation[i].shift(step) : nullptr, eps, y);
+    if (!adaptive) return ops_->rms_norm(h, stored.data(), nullptr, eps, y);
+    for (size_t p = 0; p < n_parts; ++p) {
+      const auto [first, rows, time] = parts[p];
+      ops_->rms_norm(h.rows_from(first, rows), modulation[i].scale(time), modulation[i].shift(time),
+                     eps, y.rows_from(first, rows));
+    }
+  };
+  // h += gate * (in W)
+  const auto branch = [&](View<float> in, const Weight& w,
+                          const std::vector<Modulation>& modulation) {
+    if (!adaptive) return ops_->linear(in, w, {.y = h, .add = true});
+    for (size_t p = 0; p < n_parts; ++p) {
+      const auto [first, rows, time] = parts[p];
+      ops_->linear(in.rows_from(first, rows), w,
+                   {.y = h.rows_from(first, rows), .add = true, .gate = modulation[i].gate(time)});
+    }
   };
   norm(layer.norm1, m.modulation1);
   ops_->linear(y, layer.qkv, {.y = qkv});
   attend(config, qkv, caches_[i], n_prefix_, n_prefix_ + n, visible_.data(), att);
-  ops_->linear(att, layer.o,
-               {.y = h, .add = true, .gate = adaptive ? m.modulation1[i].gate(step) : nullptr});
+  branch(att, layer.o, m.modulation1);
   norm(layer.norm2, m.modulation2);
   ops_->gated_linear(y, layer.gate_up, Activation::kGeluTanh, mlp);
-  ops_->linear(mlp, layer.down,
-               {.y = h, .add = true, .gate = adaptive ? m.modulation2[i].gate(step) : nullptr});
+  branch(mlp, layer.down, m.modulation2);
 }
 
-void PiRun::denoise(int64_t step) noexcept {
+double guidance_weight(double t, double most) noexcept {
+  const double tau = 1 - t;  // 0 at the noise
+  if (!(tau > 0)) return most;
+  if (!(t > 0)) return 0;
+  return std::min(most, t / tau * (tau * tau + t * t) / (t * t));
+}
+
+// v' = v - g * W * (Y - x1), where x1 = x - t * v is the chunk that this velocity leads to.
+void PiRun::guide(int64_t step, const PiGuidance& guidance) noexcept {
+  const PiConfig& c = model_->config;
+  OUTRIDER_ASSERT(guidance.chunk.size() == x_.size());
+  OUTRIDER_ASSERT(static_cast<int64_t>(guidance.weights.size()) == c.action_steps);
+  const float t = model_->times[static_cast<size_t>(step)];
+  const auto g = static_cast<float>(guidance_weight(t, guidance.most));
+  for (int64_t r = 0; r < c.action_steps; ++r) {
+    const float w = g * guidance.weights[static_cast<size_t>(r)];
+    for (int64_t j = r * c.action_dim; j < (r + 1) * c.action_dim; ++j) {
+      const auto i = static_cast<size_t>(j);
+      velocity_[i] -= w * (guidance.chunk[i] - (x_[i] - t * velocity_[i]));
+    }
+  }
+}
+
+void PiRun::denoise(int64_t step, const PiGuidance& guidance) noexcept {
   const PiModel& m = *model_;
   const PiConfig& c = m.config;
-  const int64_t width = c.expert.width, n = c.suffix_tokens();
+  const int64_t width = c.expert.width, n = suffix_rows();
   OUTRIDER_ASSERT(step >= 0 && step < c.n_denoise_steps);
   embed_suffix(step);
   if (taps_ != nullptr) tap("suffix_embd", step, View<const float>(suffix_, n, width));
@@ -442,13 +550,22 @@ void PiRun::denoise(int64_t step) noexcept {
   // Only the action rows go through the last norm and the output projection.
   const View<float> h(suffix_ + (n - c.action_steps) * width, c.action_steps, width),
       y(suffix_y_, c.action_steps, width);
-  const bool adaptive = c.family == PiFamily::kPi05;
-  ops_->rms_norm(h, adaptive ? m.final_modulation.scale(step) : m.expert_norm.data(),
-                 adaptive ? m.final_modulation.shift(step) : nullptr, 1e-6f, y);
+  if (c.family == PiFamily::kPi05) {
+    for (const auto& [first, rows, time] : {TimedRows{0, n_hard_, c.n_denoise_steps},
+                                            TimedRows{n_hard_, c.action_steps - n_hard_, step}}) {
+      if (rows == 0) continue;
+      ops_->rms_norm(h.rows_from(first, rows), m.final_modulation.scale(time),
+                     m.final_modulation.shift(time), 1e-6f, y.rows_from(first, rows));
+    }
+  } else {
+    ops_->rms_norm(h, m.expert_norm.data(), nullptr, 1e-6f, y);
+  }
   const View<float> velocity(velocity_, c.action_steps, c.action_dim);
   ops_->linear(y, m.action_out.w, {.y = velocity, .bias = m.action_out.bias.data()});
+  if (guidance.on()) guide(step, guidance);
   const float dt = static_cast<float>(-1.0 / static_cast<double>(c.n_denoise_steps));
   for (size_t i = 0; i < x_.size(); ++i) x_[i] += dt * velocity_[i];
+  place_hard_prefix();
   if (taps_ == nullptr) return;
   tap("velocity", step, velocity);
   tap("x", step, View<const float>(x_.data(), c.action_steps, c.action_dim));

@@ -12,6 +12,29 @@
 
 namespace outrider {
 
+// One picture of image_size x image_size x 3: bytes, or values that are scaled to [-1, 1] already.
+struct PiPixels {
+  const uint8_t* rgb = nullptr;
+  const float* scaled = nullptr;
+};
+
+// Real-time chunking in its identity form: every Euler step is pulled towards a chunk that is
+// being carried out. All in model space. Source: async-control.md 5.2.
+struct PiGuidance {
+  std::span<const float> chunk;    // [action_steps, action_dim], row 0 belongs to this observation
+  std::span<const float> weights;  // [action_steps]; 0: free
+  float most = 0;                  // cap of the step's weight; 0: no guidance
+  bool on() const { return most > 0 && !chunk.empty(); }
+};
+// Real-time chunking as it is trained: the first rows are given and stay as they are; their flow
+// time is 0. Only for checkpoints that were trained so. Source: async-control.md 6.
+struct PiHardPrefix {
+  std::span<const float> chunk;  // [action_steps, action_dim]; rows from n_rows on are not read
+  int64_t n_rows = 0;            // 0 .. action_steps - 1
+};
+// Weight of the step at time t (1: noise), capped.
+double guidance_weight(double t, double most) noexcept;
+
 class PiRun {
  public:
   struct Options {
@@ -31,13 +54,18 @@ class PiRun {
   // [hot] Views that are seen, in order: packed RGB, image_size x image_size x 3. At most
   // max_views.
   void encode_views(std::span<const uint8_t* const> views) noexcept;
+  // [hot] The same; pictures that are scaled already are never kept for reuse.
+  void encode_views(std::span<const PiPixels> views) noexcept;
   // [hot] Text ids behind the image tokens, then the backbone: leaves keys and values of the
   // prefix. Ids must lie in the vocabulary and fit max_text_tokens (asserted: the caller checked).
   void encode_prefix(std::span<const int32_t> tokens) noexcept;
   // [hot] noise [action_steps, action_dim] is x at t = 1; state [action_dim] (PI0 only).
   void start(std::span<const float> noise, std::span<const float> state) noexcept;
+  // [hot] After start: what else stands in the suffix of this run. `extra` [n, expert width], at
+  // most kMaxExtraTokens: they see the prefix and each other, everything behind sees them.
+  void condition(const PiHardPrefix& prefix, std::span<const float> extra) noexcept;
   // [hot] One Euler step.
-  void denoise(int64_t step) noexcept;
+  void denoise(int64_t step, const PiGuidance& guidance = {}) noexcept;
   // [action_steps, action_dim], normalised space.
   std::span<const float> actions() const { return x_; }
   // False when a value of the chunk is NaN or infinite.
@@ -69,10 +97,19 @@ class PiRun {
   void place_views(std::span<const uint8_t* const> views) noexcept;
   int64_t find_slot(const uint8_t* rgb) const noexcept;
   int64_t free_slot() const noexcept;
-  void compute_views(std::span<const uint8_t* const> views) noexcept;
+  void compute_views(std::span<const PiPixels> views) noexcept;
+  void encode_computed(std::span<const PiPixels> views) noexcept;
   void keep_prefix(std::span<const int32_t> tokens) noexcept;
   bool same_prefix(std::span<const int32_t> tokens) const noexcept;
-  void patchify(const uint8_t* rgb, View<float> patches) noexcept;
+  void patchify(const PiPixels& pixels, View<float> patches) noexcept;
+  void guide(int64_t step, const PiGuidance& guidance) noexcept;
+  void place_hard_prefix() noexcept;
+  int64_t suffix_rows() const { return n_extra_ + model_->config.suffix_tokens(); }
+  // Rows of the suffix that share a time: [first, first + n), and the row of the model's tables.
+  struct TimedRows {
+    int64_t first = 0, n = 0, time = 0;
+  };
+  size_t timed_rows(int64_t step, TimedRows out[3]) const noexcept;
   void vision_layer(const VisionLayer& layer, int64_t n_views) noexcept;
   void backbone_layer(size_t i) noexcept;
   void embed_text(std::span<const int32_t> tokens) noexcept;
@@ -102,6 +139,8 @@ class PiRun {
         *suffix_mlp_ = nullptr, *state_token_ = nullptr, *velocity_ = nullptr;
   std::span<int32_t> visible_;  // keys each suffix token sees
   std::span<float> x_;
+  std::span<float> hard_chunk_, extra_;
+  int64_t n_hard_ = 0, n_extra_ = 0;
 
   // What is kept: one slot a view holds pixels and the tokens they became. A view is found by its
   // pixels, in whatever slot they lie, so views that change places are found as well.
@@ -117,6 +156,7 @@ class PiRun {
   int64_t slot_of_view_[kMaxSlots] = {};
   // The prefix whose keys and values lie in caches_.
   bool prefix_kept_ = false;
+  bool views_placed_ = false;  // the views of this pass lie in slots
   int64_t prefix_views_ = 0, prefix_slots_[kMaxSlots] = {};
   std::span<int32_t> prefix_ids_;
   size_t n_prefix_ids_ = 0;

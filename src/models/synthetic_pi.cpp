@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gguf/writer.h"
+#include "models/pi_gguf_keys.h"
 #include "models/synthetic_vocab.h"
 
 namespace outrider {
@@ -93,50 +94,10 @@ class PiFile {
   DType dtype_;
 };
 
-uint32_t file_type(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return 0;
-    case DType::kF16:
-      return 1;
-    case DType::kQ4_0:
-      return 2;
-    case DType::kQ8_0:
-      return 7;
-    case DType::kQ4_K:
-      return 15;
-    case DType::kQ6_K:
-      return 18;
-    default:
-      return 32;  // BF16
-  }
-}
-
 void add_vocabulary(PiFile& file, int64_t n_pieces) {
-  const SpmVocab vocab = synthetic_vocab(n_pieces);
-  std::vector<std::string> tokens;
-  std::vector<float> scores;
-  std::vector<int32_t> types;
-  for (const Piece& piece : vocab.pieces) {
-    tokens.push_back(piece.text);
-    scores.push_back(piece.score);
-    types.push_back(int32_t(piece.type));
-  }
-  GgufWriter& keys = file.keys();
-  keys.add_string("tokenizer.ggml.model", "llama");
-  keys.add_string("tokenizer.ggml.pre", "default");
-  keys.add_strings("tokenizer.ggml.tokens", tokens);
-  keys.add_f32s("tokenizer.ggml.scores", scores);
-  keys.add_i32s("tokenizer.ggml.token_type", types);
-  const std::pair<const char*, int32_t> ids[] = {
-      {"bos", vocab.bos},     {"eos", vocab.eos}, {"unknown", vocab.unk},
-      {"padding", vocab.pad}, {"prefix", 67},     {"suffix", 69},
-      {"middle", 68},         {"fsep", 70},       {"eot", 107}};
-  for (const auto& [name, id] : ids)
-    keys.add_u32(std::string("tokenizer.ggml.") + name + "_token_id", uint32_t(id));
-  keys.add_bool("tokenizer.ggml.add_bos_token", vocab.add_bos);
-  keys.add_bool("tokenizer.ggml.add_eos_token", vocab.add_eos);
-  keys.add_bool("tokenizer.ggml.add_space_prefix", vocab.add_space_prefix);
+  const std::pair<const char*, int32_t> markers[] = {
+      {"prefix", 67}, {"suffix", 69}, {"middle", 68}, {"fsep", 70}, {"eot", 107}};
+  add_vocab_keys(file.keys(), synthetic_vocab(n_pieces), markers);
 }
 
 void add_policy_keys(PiFile& file, const SyntheticPi& what, const PiConfig& c) {
@@ -145,27 +106,9 @@ void add_policy_keys(PiFile& file, const SyntheticPi& what, const PiConfig& c) {
   keys.add_string("general.architecture", "pi0");
   keys.add_string("general.name", std::string(pi05 ? "synthetic-pi05" : "synthetic-pi0") +
                                       (what.full ? "-full" : "-tiny"));
-  keys.add_u32("general.file_type", file_type(what.dtype));
+  keys.add_u32("general.file_type", gguf_file_type(what.dtype));
   if (dtype_info(what.dtype).block_values > 1) keys.add_u32("general.quantization_version", 2);
-  const std::pair<const char*, int64_t> sizes[] = {
-      {"context_length", what.full ? 131072 : 1024},
-      {"embedding_length", c.backbone.width},
-      {"block_count", c.backbone.n_layers + c.expert.n_layers},
-      {"feed_forward_length", c.backbone.mlp},
-      {"attention.head_count", c.backbone.n_heads},
-      {"attention.head_count_kv", c.backbone.n_kv_heads},
-      {"attention.key_length", c.backbone.head_dim},
-      {"attention.value_length", c.backbone.head_dim},
-      {"embedding_length_ae", c.expert.width},
-      {"intermediate_size_ae", c.expert.mlp},
-      {"num_inference_steps", c.n_denoise_steps},
-      {"n_action_steps", c.action_steps},
-      {"max_action_dim", c.action_dim}};
-  for (const auto& [name, value] : sizes) keys.add_u32(std::string("pi0.") + name, uint32_t(value));
-  keys.add_f32("pi0.attention.layer_norm_rms_epsilon",
-               1e-5f);  // so in real files; readers use 1e-6
-  keys.add_f32("pi0.attention.layer_norm_epsilon", 1e-6f);
-  keys.add_bool("pi0.pi05", true);  // real files of both families say so: tensor names decide
+  add_pi_size_keys(keys, c, what.full ? 131072 : 1024);
   add_vocabulary(file, c.vocab);
 }
 
@@ -214,29 +157,11 @@ void add_gemma_layer(PiFile& file, const std::string& blk, const GemmaConfig& g,
 
 void add_vision_keys(PiFile& file, const SyntheticPi& what, const PiConfig& c) {
   GgufWriter& keys = file.keys();
-  const VisionConfig& v = c.vision;
   keys.add_string("general.architecture", "clip");
   keys.add_string("general.name", what.family == PiFamily::kPi05 ? "Pi05_VIT" : "vit");
-  keys.add_u32("general.file_type", file_type(what.dtype));
+  keys.add_u32("general.file_type", gguf_file_type(what.dtype));
   if (dtype_info(what.dtype).block_values > 1) keys.add_u32("general.quantization_version", 2);
-  keys.add_bool("clip.has_text_encoder", false);
-  keys.add_bool("clip.has_vision_encoder", true);
-  keys.add_bool("clip.has_llava_projector", true);
-  keys.add_string("clip.projector_type", "pi0");
-  const std::pair<const char*, int64_t> sizes[] = {
-      {"image_size", v.image_size},        {"patch_size", v.patch_size},
-      {"embedding_length", v.width},       {"feed_forward_length", v.mlp},
-      {"block_count", v.n_layers},         {"attention.head_count", v.n_heads},
-      {"projection_dim", c.backbone.width}};
-  for (const auto& [name, value] : sizes)
-    keys.add_u32(std::string("clip.vision.") + name, uint32_t(value));
-  keys.add_f32("clip.vision.attention.layer_norm_epsilon", 1e-6f);
-  // Must be present in such files and is not used by this projector.
-  const float mean[] = {0.48145466f, 0.4578275f, 0.40821073f};
-  const float deviation[] = {0.26862954f, 0.26130258f, 0.27577711f};
-  keys.add_f32s("clip.vision.image_mean", mean);
-  keys.add_f32s("clip.vision.image_std", deviation);
-  keys.add_bool("clip.use_gelu", v.use_gelu);
+  add_pi_vision_keys(keys, c);
 }
 
 void add_layer_norm(PiFile& file, const std::string& name, int64_t n) {

@@ -86,14 +86,25 @@ Result<std::string> find_tokenizer(const Place& place, const std::string& folder
       looked.c_str(), json ? " (tokenizer.json is another format)" : "");
 }
 
-// Statistics of the description, of a named file, or of the folder; contradictions are refused.
-Result<void> take_statistics(const Place& place, const std::string& folder, bool lerobot,
+}  // namespace
+
+Result<std::string> read_small_file(const std::string& path, size_t max_bytes) {
+  auto file = MappedFile::open(path.c_str());
+  if (!file) return file.error();
+  const auto bytes = file.value().bytes();
+  if (bytes.size() > max_bytes)
+    return make_error(Code::kNotFound, "%.300s: %zu bytes, allowed %zu", path.c_str(), bytes.size(),
+                      max_bytes);
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+Result<void> take_statistics(const std::string& base, const std::string& folder, bool lerobot,
                              PolicyDescription& policy, std::vector<std::string>& notes) {
   const bool inside = policy.statistics.state.width() > 0 || policy.statistics.actions.width() > 0;
   PolicyStatistics beside_weights;
   std::string looked = inside ? "" : "no statistics found; looked for ";
   if (!policy.statistics_path.empty()) {
-    const std::string path = beside(place.folder, policy.statistics_path);
+    const std::string path = beside(base, policy.statistics_path);
     auto text = read_small_file(path, size_t{16} << 20);
     if (!text) return text.error();
     auto read = read_norm_stats(text.value(), path);
@@ -101,9 +112,12 @@ Result<void> take_statistics(const Place& place, const std::string& folder, bool
     beside_weights = std::move(read.value());
   } else if (!lerobot) {
     auto found = find_norm_stats(folder, policy.asset_id);
-    if (!found) return inside ? Result<void>() : found.error();
-    beside_weights = std::move(found.value().statistics);
-    if (policy.asset_id.empty()) policy.asset_id = found.value().asset_id;
+    // Several robots below assets/ are no question when the description has its own numbers.
+    if (!found && !(inside && policy.asset_id.empty())) return found.error();
+    if (found) {
+      beside_weights = std::move(found.value().statistics);
+      if (policy.asset_id.empty()) policy.asset_id = found.value().asset_id;
+    }
     looked += folder + "/assets/*/norm_stats.json";
   } else {
     looked += folder + "/policy_preprocessor_step_*.safetensors";
@@ -123,18 +137,6 @@ Result<void> take_statistics(const Place& place, const std::string& folder, bool
   if (policy.statistics.origin.empty()) policy.statistics.origin = looked;
   notes.push_back("statistics: " + policy.statistics.origin);
   return {};
-}
-
-}  // namespace
-
-Result<std::string> read_small_file(const std::string& path, size_t max_bytes) {
-  auto file = MappedFile::open(path.c_str());
-  if (!file) return file.error();
-  const auto bytes = file.value().bytes();
-  if (bytes.size() > max_bytes)
-    return make_error(Code::kNotFound, "%.300s: %zu bytes, allowed %zu", path.c_str(), bytes.size(),
-                      max_bytes);
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 Result<PolicyCheckpoint> open_policy_checkpoint(const std::string& path) {
@@ -187,7 +189,7 @@ Result<PolicyCheckpoint> open_policy_checkpoint(const std::string& path) {
     return make_error(Code::kNotFound, "%.250s: family is %s, but %.150s",
                       place.value().description.c_str(), pi_family_name(*policy.family),
                       source.value().reason().c_str());
-  OUTRIDER_TRY(take_statistics(place.value(), folder, lerobot, policy, notes));
+  OUTRIDER_TRY(take_statistics(place.value().folder, folder, lerobot, policy, notes));
 
   PiSizeHints hints = facts.value().hints;
   if (policy.model.head_dim > 0) hints.head_dim = policy.model.head_dim;

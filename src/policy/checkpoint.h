@@ -60,6 +60,12 @@ struct FoundStatistics {
 };
 Result<FoundStatistics> find_norm_stats(const std::string& folder, const std::string& asset_id);
 
+// [setup] Gives a description its statistics: its own, those of the file it names (relative to
+// `base`), or those below `folder`. A note says which. Errors: kNotFound, also when two of them
+// disagree.
+Result<void> take_statistics(const std::string& base, const std::string& folder, bool lerobot,
+                             PolicyDescription& policy, std::vector<std::string>& notes);
+
 // The text of a small file. Errors: kNotFound.
 Result<std::string> read_small_file(const std::string& path, size_t max_bytes);
 

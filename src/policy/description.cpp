@@ -40,8 +40,9 @@ Result<void> check_cameras(const PolicyDescription& policy) {
   if (policy.cameras.empty() || static_cast<int64_t>(policy.cameras.size()) > kMaxCameras)
     return make_error(Code::kInvalid, "policy: cameras has %zu entries, allowed 1..%lld",
                       policy.cameras.size(), static_cast<long long>(kMaxCameras));
-  static constexpr std::array kTaken = {
-      "prompt", "state", "actions", "noise", "previous_chunk", "prefix_weights", "guidance_weight"};
+  static constexpr std::array kTaken = {"prompt",          "state",          "actions",
+                                        "noise",           "previous_chunk", "prefix_weights",
+                                        "guidance_weight", "prefix_steps",   "extra_tokens"};
   bool any_required = false;
   for (size_t i = 0; i < policy.cameras.size(); ++i) {
     const PolicyCamera& c = policy.cameras[i];

@@ -5,7 +5,6 @@
 
 #include "base/assert.h"
 #include "base/utf8.h"
-#include "text/pi_prompt.h"
 
 namespace outrider {
 namespace {
@@ -20,7 +19,8 @@ constexpr size_t kFrameBytes = 64;  // "Task: ", ", State: ", ";\nAction: "
 }  // namespace
 
 Result<PolicyPrompt> PolicyPrompt::make(const PolicyDescription& policy, PiFamily family,
-                                        const SpmTokenizer& tokenizer, size_t max_bytes) {
+                                        const SpmTokenizer& tokenizer, size_t max_bytes,
+                                        StateBins bins) {
   PolicyPrompt out;
   out.tokenizer_ = &tokenizer;
   out.state_in_text_ = outrider::state_in_text(policy, family);
@@ -41,6 +41,8 @@ Result<PolicyPrompt> PolicyPrompt::make(const PolicyDescription& policy, PiFamil
   }
   out.cleaned_.resize(max_bytes + 1);
   const auto n_state = static_cast<size_t>(std::max<int64_t>(policy.state_width(), 0));
+  out.bins_ = bins;
+  out.narrow_.resize(std::max(n_state, policy.state_convert.size()));
   out.text_.resize(max_bytes + kFrameBytes +
                    kBytesPerState * std::max(n_state, policy.state_convert.size()));
   out.scratch_ = std::make_unique<SpmTokenizer::Scratch>(out.text_.size());
@@ -51,7 +53,14 @@ SpmTokenizer::Encoded PolicyPrompt::encode(std::string_view instruction,
                                            std::span<const double> state,
                                            std::span<int32_t> ids) noexcept {
   if (state_in_text_) {
-    n_text_ = write_pi05_text(instruction, state, text_);
+    if (bins_ == StateBins::kReference) {
+      n_text_ = write_pi05_text(instruction, state, text_);
+    } else {
+      OUTRIDER_ASSERT(state.size() <= narrow_.size());
+      std::copy(state.begin(), state.end(), narrow_.begin());
+      n_text_ = write_pi05_text(instruction, std::span<const float>(narrow_).first(state.size()),
+                                bins_, text_);
+    }
     OUTRIDER_ASSERT(n_text_ <= text_.size());
   } else {
     std::copy(instruction.begin(), instruction.end(), text_.begin());

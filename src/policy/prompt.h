@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "policy/description.h"
+#include "text/pi_prompt.h"
 #include "text/tokenizer.h"
 
 namespace outrider {
@@ -23,7 +24,8 @@ class PolicyPrompt {
   // [setup] `tokenizer` must outlive this. max_bytes: longest instruction. Errors: kNotFound when
   // the vocabulary has no begin id or does not know a newline.
   static Result<PolicyPrompt> make(const PolicyDescription& policy, PiFamily family,
-                                   const SpmTokenizer& tokenizer, size_t max_bytes);
+                                   const SpmTokenizer& tokenizer, size_t max_bytes,
+                                   StateBins bins = StateBins::kReference);
 
   bool reads_state() const { return state_in_text_; }
   int64_t max_tokens() const { return max_tokens_; }
@@ -51,6 +53,8 @@ class PolicyPrompt {
   bool state_in_text_ = false, clean_ = true, newline_in_text_ = false, cut_ = false;
   int64_t max_tokens_ = 0;
   size_t max_bytes_ = 0, n_cleaned_ = 0, n_text_ = 0;
+  StateBins bins_ = StateBins::kReference;
+  std::vector<float> narrow_;  // the state in f32, for the bins of Jetson-PI
   std::vector<char> cleaned_, text_;
   std::vector<int32_t> newline_;
   std::unique_ptr<SpmTokenizer::Scratch> scratch_;

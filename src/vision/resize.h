@@ -56,8 +56,26 @@ class Resizer {
   std::unique_ptr<Plan> plan_;
 };
 
+// Variant C with its tables made once.
+class TorchResizer {
+ public:
+  // [setup] Errors: kShape as fit_content, kNoMemory.
+  static Result<TorchResizer> make(int src_width, int src_height, int dst_width, int dst_height);
+  TorchResizer(TorchResizer&&) noexcept;
+  TorchResizer& operator=(TorchResizer&&) noexcept;
+  ~TorchResizer();
+
+  // [hot] src packed RGB u8 -> dst_width * dst_height * 3 floats inside [-1, 1], bars -1. No heap.
+  void run(const uint8_t* src, float* dst) const noexcept;
+
+ private:
+  TorchResizer();
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
+};
+
 // Variant C: src packed RGB u8 scaled to [-1, 1], bilinear without antialias, bars -1.
-// dst: dst_width * dst_height * 3 floats inside [-1, 1]. [setup] may allocate.
+// dst: dst_width * dst_height * 3 floats inside [-1, 1]. [setup] may allocate; see TorchResizer.
 // Errors: kShape as fit_content, kNoMemory.
 Result<void> resize_torch(const uint8_t* src, int src_width, int src_height, float* dst,
                           int dst_width, int dst_height);

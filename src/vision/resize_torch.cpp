@@ -50,25 +50,53 @@ void resize_row(const uint8_t* upper, const uint8_t* lower, float part, const st
 
 }  // namespace
 
-Result<void> resize_torch(const uint8_t* src, int src_width, int src_height, float* dst,
-                          int dst_width, int dst_height) {
+struct TorchResizer::Plan {
+  ContentRect content;
+  int src_width = 0, dst_width = 0, dst_height = 0;
+  std::vector<Lerp> x, y;
+};
+
+TorchResizer::TorchResizer() : plan_(std::make_unique<Plan>()) {}
+TorchResizer::TorchResizer(TorchResizer&&) noexcept = default;
+TorchResizer& TorchResizer::operator=(TorchResizer&&) noexcept = default;
+TorchResizer::~TorchResizer() = default;
+
+Result<TorchResizer> TorchResizer::make(int src_width, int src_height, int dst_width,
+                                        int dst_height) {
   const auto fit = fit_content(ResizeRule::kTorch, src_width, src_height, dst_width, dst_height);
   if (!fit) return fit.error();
-  const ContentRect& content = fit.value();
   try {
-    const auto x = make_lerps(src_width, content.width);
-    const auto y = make_lerps(src_height, content.height);
-    std::fill_n(dst, size_t(dst_width) * size_t(dst_height) * 3, -1.0f);
-    for (int row = 0; row < content.height; ++row) {
-      const size_t out_pixel = size_t(content.y + row) * size_t(dst_width) + size_t(content.x);
-      const size_t row_bytes = size_t(src_width) * 3;
-      resize_row(src + size_t(y[row].at) * row_bytes, src + size_t(y[row].next) * row_bytes,
-                 y[row].part, x, dst + out_pixel * 3);
-    }
+    TorchResizer out;
+    *out.plan_ = {fit.value(),
+                  src_width,
+                  dst_width,
+                  dst_height,
+                  make_lerps(src_width, fit.value().width),
+                  make_lerps(src_height, fit.value().height)};
+    return out;
   } catch (const std::bad_alloc&) {
     return make_error(Code::kNoMemory, "resize: no memory for the tables of %d x %d to %d x %d",
                       src_width, src_height, dst_width, dst_height);
   }
+}
+
+void TorchResizer::run(const uint8_t* src, float* dst) const noexcept {
+  const Plan& p = *plan_;
+  std::fill_n(dst, size_t(p.dst_width) * size_t(p.dst_height) * 3, -1.0f);
+  const size_t row_bytes = size_t(p.src_width) * 3;
+  for (int row = 0; row < p.content.height; ++row) {
+    const size_t out_pixel = size_t(p.content.y + row) * size_t(p.dst_width) + size_t(p.content.x);
+    const Lerp& y = p.y[size_t(row)];
+    resize_row(src + size_t(y.at) * row_bytes, src + size_t(y.next) * row_bytes, y.part, p.x,
+               dst + out_pixel * 3);
+  }
+}
+
+Result<void> resize_torch(const uint8_t* src, int src_width, int src_height, float* dst,
+                          int dst_width, int dst_height) {
+  const auto resizer = TorchResizer::make(src_width, src_height, dst_width, dst_height);
+  if (!resizer) return resizer.error();
+  resizer.value().run(src, dst);
   return {};
 }
 

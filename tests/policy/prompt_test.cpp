@@ -134,6 +134,17 @@ TEST(PolicyPrompt, bins_are_taken_in_double) {
   EXPECT_EQ(prompt.writer.text(), "Task: x, State: 127 254;\nAction: ");
 }
 
+TEST(PolicyPrompt, the_bins_of_jetson_pi_are_those_of_f32) {
+  const SpmTokenizer tokenizer = small_tokenizer();
+  auto made =
+      PolicyPrompt::make(small_robot(2, 2), PiFamily::kPi05, tokenizer, 1024, StateBins::kJetsonPi);
+  ASSERT_TRUE(made);
+  std::vector<int32_t> ids(1024);
+  const std::vector<double> state = {-1e-9, 0.5};
+  ASSERT_EQ(made.value().write("x", state, ids).code, Code::kOk);
+  EXPECT_EQ(made.value().text(), "Task: x, State: 128 192;\nAction: ");
+}
+
 TEST(PolicyPrompt, control_pieces_in_an_instruction_stay_text) {
   const SpmTokenizer tokenizer = small_tokenizer();
   Prompt prompt = make(tokenizer, PiFamily::kPi0, false, PromptRule::kOpenpi);

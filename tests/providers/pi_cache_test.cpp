@@ -112,8 +112,8 @@ TEST_P(Cache, is_written_once_and_hit_from_then_on_with_the_same_bits) {
   expect_open("miss: written", "computed");
   expect_open("hit");
   expect_open("hit");
-  EXPECT_EQ(std::distance(fs::directory_iterator(temp_.file("cache")), fs::directory_iterator()), 3)
-      << "two digests and the packed weights";
+  EXPECT_EQ(std::distance(fs::directory_iterator(temp_.file("cache")), fs::directory_iterator()), 4)
+      << "two digests, what the weights are, and the packed weights";
 }
 
 TEST_P(Cache, damage_anywhere_is_found_reported_and_repaired) {

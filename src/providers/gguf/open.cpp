@@ -6,6 +6,8 @@
 #include "abi/guard.h"
 #include "base/env.h"
 #include "base/json.h"
+#include "providers/gguf/pi_runtime.h"
+#include "providers/gguf/policy_runtime.h"
 #include "providers/gguf/provider.h"
 
 namespace outrider {
@@ -32,9 +34,12 @@ Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
   }
   auto config = read_pi_open_config(json.value());
   if (!config) return config.error();
-  auto runtime = PiRuntime::open(config.value());
-  if (!runtime) return runtime.error();
-  return publish_pi_runtime(std::move(runtime.value()));
+  auto files = open_pi_files(config.value());
+  if (!files) return files.error();
+  auto face = config.value().plain_face() ? PiRuntime::open(config.value(), files.value())
+                                          : PolicyRuntime::open(config.value(), files.value());
+  if (!face) return face.error();
+  return publish_pi_face(std::move(face.value()));
 }
 
 int open_guarded(const char* config_json, frt_model_runtime_v1** out) {

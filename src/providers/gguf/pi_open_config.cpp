@@ -146,14 +146,30 @@ Result<void> read_value(const KeyRow& row, const Json& value, PiOpenConfig& conf
   return {};
 }
 
-Result<void> check_required(const Json& json) {
+// Keys that a robot's policy answers by itself.
+bool may_be_left_out(std::string_view key) {
+  return key != "backend";
+}
+
+Result<void> check_required(const Json& json, PiOpenConfig& config) {
+  const KeyRow* missing = nullptr;
+  bool any_size = false;
   for (const KeyRow& row : key_rows()) {
-    if (row.required && json.find(row.name) == nullptr) {
-      return make_error(Code::kInvalid, "config: key \"%s\" is missing; model_family pi0 needs it",
-                        row.name);
-    }
+    if (!row.required) continue;
+    const bool given = json.find(row.name) != nullptr;
+    if (!given && (config.policy_dir.empty() || !may_be_left_out(row.name)) && missing == nullptr)
+      missing = &row;
+    any_size = any_size || (given && row.shape == Shape::kInteger);
   }
-  return {};
+  if (missing == nullptr) return {};
+  // A model file alone: whether it describes a robot, the file knows.
+  if (config.policy_dir.empty() && !any_size && !config.model_path.empty() &&
+      !config.backend.empty()) {
+    config.robot_in_file = true;
+    return {};
+  }
+  return make_error(Code::kInvalid, "config: key \"%s\" is missing; model_family pi0 needs it",
+                    missing->name);
 }
 
 }  // namespace
@@ -176,13 +192,7 @@ Result<PiOpenConfig> read_pi_open_config(const Json& json) {
     if (row == nullptr) return unknown_key(member.name);
     OUTRIDER_TRY(read_value(*row, member.value, config));
   }
-  if (!config.policy_dir.empty()) {
-    return make_error(Code::kUnsupported,
-                      "config: policy_dir \"%.200s\": this build opens GGUF pairs only; give "
-                      "model_path and mmproj_path",
-                      config.policy_dir.c_str());
-  }
-  OUTRIDER_TRY(check_required(json));
+  OUTRIDER_TRY(check_required(json, config));
   if (config.backend != "cpu") {
     return make_error(Code::kUnsupported, "config: backend is \"%.80s\", this build has \"cpu\"",
                       config.backend.c_str());

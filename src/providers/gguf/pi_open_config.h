@@ -27,7 +27,14 @@ struct PiOpenConfig {
   int64_t noise_seed = 41;
   bool reuse = false;     // across ticks; never changes a result, only how even ticks are
   std::string cache_dir;  // packed weights and digests are kept there; "": nothing is kept
+  // A checkpoint folder, a policy.json, or a GGUF file with a policy inside: robot units in and
+  // out.
   std::string policy_dir;
+
+  // Chosen when policy_dir and every size key are left out too: a model file may describe a robot.
+  bool robot_in_file = false;
+  // The plain face of a GGUF pair, in normalised units.
+  bool plain_face() const { return policy_dir.empty() && !robot_in_file; }
 };
 
 const char* choice_name(NumericsChoice choice);
@@ -35,7 +42,8 @@ const char* choice_name(PrecisionChoice choice);
 const char* choice_name(SwitchChoice choice);
 
 // `json` is the parsed flat object with model_family "pi0". Errors: kInvalid naming key, value
-// found, value allowed; kUnsupported for a backend other than "cpu" and for policy_dir.
+// found, value allowed; kUnsupported for a backend other than "cpu". With policy_dir every key of
+// the pair and of its sizes may be left out; without it all of them together, but for model_path.
 Result<PiOpenConfig> read_pi_open_config(const Json& json);
 
 // Do the sizes fit those of the policy file at `path`? Errors: kShape with both.

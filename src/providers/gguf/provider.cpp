@@ -13,36 +13,36 @@ namespace {
 
 // Owns everything the ABI object refers to; freed by the last release.
 struct Published {
-  std::unique_ptr<PiRuntime> runtime;
+  std::unique_ptr<PiFace> face;
   std::string description;
   outrider_taps_v1 taps{};
   outrider_status_v1 status{};
 };
 
-PiRuntime& runtime_of(void* self) {
-  return *static_cast<Published*>(self)->runtime;
+PiFace& face_of(void* self) {
+  return *static_cast<Published*>(self)->face;
 }
 
 // ---- verbs --------------------------------------------------------------------------------------
 
 int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).set_input(port, data, bytes));
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).set_input(port, data, bytes));
 }
 int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
   if (self == nullptr) return FRT_ERR_INVALID;
-  return to_abi(runtime_of(self).get_output(port, out, capacity, written));
+  return to_abi(face_of(self).get_output(port, out, capacity, written));
 }
 int prepare(void* self, uint32_t, uint64_t) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).prepare_graph());
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).prepare_graph());
 }
 int step(void* self) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).step());
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).step());
 }
 int run_opaque(void* self, uint32_t executor_ref) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).run_stage(executor_ref));
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).run_stage(executor_ref));
 }
 const char* last_error(void* self) {
-  return self == nullptr ? "self is NULL" : runtime_of(self).last_error();
+  return self == nullptr ? "self is NULL" : face_of(self).last_error();
 }
 void release_owner(void* owner) {
   delete static_cast<Published*>(owner);
@@ -52,16 +52,16 @@ void release_owner(void* owner) {
 
 int taps_enable(void* self, int on) {
   return abi::guard([&]() -> int {
-    runtime_of(self).enable_taps(on != 0);
+    face_of(self).engine().enable_taps(on != 0);
     return FRT_OK;
   });
 }
 uint64_t taps_count(void* self) {
-  const TapRecorder* taps = runtime_of(self).taps();
+  const TapRecorder* taps = face_of(self).engine().taps();
   return taps == nullptr ? 0 : taps->taps().size();
 }
 const char* taps_name(void* self, uint64_t index) {
-  const TapRecorder* taps = runtime_of(self).taps();
+  const TapRecorder* taps = face_of(self).engine().taps();
   if (taps == nullptr || index >= taps->taps().size()) return nullptr;
   return std::next(taps->taps().begin(), static_cast<int64_t>(index))->first.c_str();
 }
@@ -70,7 +70,7 @@ int taps_read(void* self, const char* name, float* out, uint64_t capacity, uint6
   if (name == nullptr || n_values == nullptr || shape == nullptr || rank == nullptr)
     return FRT_ERR_INVALID;
   return abi::guard([&]() -> int {
-    const TapRecorder* taps = runtime_of(self).taps();
+    const TapRecorder* taps = face_of(self).engine().taps();
     if (taps == nullptr || taps->taps().empty()) return FRT_ERR_NOT_READY;
     const auto found = taps->taps().find(name);
     if (found == taps->taps().end()) return FRT_ERR_NOT_FOUND;
@@ -87,8 +87,8 @@ int taps_read(void* self, const char* name, float* out, uint64_t capacity, uint6
 // ---- status extension ---------------------------------------------------------------------------
 
 uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
-  const PiRuntime::Counters& c = runtime_of(self).counters();
-  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 14> rows = {
+  const PiCounters& c = face_of(self).engine().counters();
+  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 19> rows = {
       {{"runs", &c.runs},
        {"failed_runs", &c.failed_runs},
        {"refused_inputs", &c.refused_inputs},
@@ -102,7 +102,12 @@ uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
        {"ns_images", &c.ns_images},
        {"ns_context", &c.ns_context},
        {"ns_action", &c.ns_action},
-       {"prefix_tokens", &c.prefix_tokens}}};
+       {"prefix_tokens", &c.prefix_tokens},
+       {"masked_views", &c.masked_views},
+       {"outside_states", &c.outside_states},
+       {"cut_prompts", &c.cut_prompts},
+       {"default_prompts", &c.default_prompts},
+       {"guided_runs", &c.guided_runs}}};
   for (size_t i = 0; i < rows.size() && i < capacity && out != nullptr; ++i) {
     out[i] = {rows[i].first, rows[i].second->load(std::memory_order_relaxed)};
   }
@@ -113,58 +118,6 @@ const char* status_describe(void* self) {
 }
 
 // ---- descriptors --------------------------------------------------------------------------------
-
-struct PortRow {
-  const char* name;
-  uint32_t modality, dtype, layout, direction, required;
-  std::vector<int64_t> shape;
-};
-
-std::vector<PortRow> port_rows(const PiOpenConfig& c) {
-  return {
-      {"images",
-       FRT_MODALITY_IMAGE,
-       FRT_DTYPE_U8,
-       FRT_LAYOUT_NHWC,
-       FRT_PORT_IN,
-       1,
-       {c.n_views, c.image_height, c.image_width, c.image_channels}},
-      {"prompt", FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_LAYOUT_FLAT, FRT_PORT_IN, 1, {-1}},
-      {"state", FRT_MODALITY_STATE, FRT_DTYPE_F32, FRT_LAYOUT_FLAT, FRT_PORT_IN, 1, {-1}},
-      {"actions",
-       FRT_MODALITY_ACTION,
-       FRT_DTYPE_F32,
-       FRT_LAYOUT_FLAT,
-       FRT_PORT_OUT,
-       0,
-       {c.action_steps, c.action_dim}},
-  };
-}
-
-// Optional keys enter the identity when they can change a result and differ from their default.
-std::vector<std::pair<std::string, std::string>> identity_pairs(const PiRuntime& runtime) {
-  const PiOpenConfig& c = runtime.open_config();
-  std::vector<std::pair<std::string, std::string>> pairs = {
-      {"provider", "outrider"},
-      {"model_family", "pi0"},
-      {"model_path", c.model_path},
-      {"mmproj_path", c.mmproj_path},
-      {"weights_sha256", runtime.files().policy_sha256},
-      {"mmproj_sha256", runtime.files().vision_sha256},
-      {"backend", c.backend},
-      {"stage_plan", "context_action"},
-  };
-  const PiOpenConfig defaults;
-  if (c.numerics != defaults.numerics) pairs.emplace_back("numerics", choice_name(c.numerics));
-  if (c.precision != defaults.precision) pairs.emplace_back("precision", choice_name(c.precision));
-  if (c.num_steps != defaults.num_steps && c.num_steps != runtime.files().config.n_denoise_steps) {
-    pairs.emplace_back("num_steps", std::to_string(c.num_steps));
-  }
-  if (c.noise_seed != defaults.noise_seed)
-    pairs.emplace_back("noise_seed", std::to_string(c.noise_seed));
-  if (c.rope_bf16 != defaults.rope_bf16) pairs.emplace_back("rope_bf16", choice_name(c.rope_bf16));
-  return pairs;
-}
 
 // A metadata builder that is discarded unless it was consumed.
 class Builder {
@@ -184,30 +137,30 @@ class Builder {
 
 bool describe(frt_runtime_builder b, Published& published) {
   bool ok = b != nullptr;
-  for (const auto& [key, value] : identity_pairs(*published.runtime)) {
+  for (const auto& [key, value] : published.face->identity()) {
     ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
   }
   ok = ok && frt_runtime_builder_set_manifest(b, published.description.c_str()) == 0;
-  for (const PortRow& port : port_rows(published.runtime->open_config())) {
+  for (const PiFace::Port& port : published.face->ports()) {
     ok = ok && frt_runtime_builder_add_port(
-                   b, port.name, port.modality, port.dtype, port.layout, port.direction,
+                   b, port.name.c_str(), port.modality, port.dtype, port.layout, port.direction,
                    FRT_UPDATE_STAGED, port.required, port.shape.data(),
                    static_cast<uint32_t>(port.shape.size()), 0, nullptr, 0, 0) == 0;
   }
   const uint32_t after_context[] = {0};
   ok = ok && frt_runtime_builder_add_generic_stage(b, "context", FRT_EXECUTOR_OPAQUE,
-                                                   PiRuntime::kContextRef, nullptr, 0) == 0;
+                                                   PiFace::kContextRef, nullptr, 0) == 0;
   ok = ok && frt_runtime_builder_add_generic_stage(b, "action", FRT_EXECUTOR_OPAQUE,
-                                                   PiRuntime::kActionRef, after_context, 1) == 0;
+                                                   PiFace::kActionRef, after_context, 1) == 0;
   return ok && frt_runtime_builder_set_generic_stage_runner(b, &published, run_opaque) == 0;
 }
 
 }  // namespace
 
-Result<frt_model_runtime_v1*> publish_pi_runtime(std::unique_ptr<PiRuntime> runtime) {
+Result<frt_model_runtime_v1*> publish_pi_face(std::unique_ptr<PiFace> face) {
   auto published = std::make_unique<Published>();
-  published->runtime = std::move(runtime);
-  published->description = published->runtime->describe();
+  published->face = std::move(face);
+  published->description = published->face->describe();
   published->taps = {
       1, sizeof(outrider_taps_v1), published.get(), taps_enable, taps_count, taps_name, taps_read};
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
