@@ -41,10 +41,9 @@ constexpr Positional kPositionals[] = {kConfigOrFile};
 Result<Request> request_of(Context& context, const Resolved& resolved) {
   Request request = sample_request(resolved, 0.4);
   if (context.args.given("--image")) {
-    auto images = load_images(context.args.all("--image"));
-    if (!images) return images.error();
-    OUTRIDER_TRY(check_images(images.value(), resolved));
-    request.images = std::move(images.value());
+    request.images.clear();
+    OUTRIDER_TRY(load_images(context.args.all("--image"), request));
+    if (request.cameras.empty()) OUTRIDER_TRY(check_images(request.images, resolved));
   }
   if (context.args.given("--prompt")) request.prompt = context.args.text("--prompt");
   if (context.args.given("--state")) {
@@ -319,7 +318,7 @@ int run(Context& context) {
     old = std::move(document.value());
     inputs.push_back(args.text("--compare"));
   }
-  for (const std::string& image : args.all("--image")) inputs.push_back(image);
+  for (const std::string& word : args.all("--image")) inputs.push_back(image_path(word));
   static constexpr const char* kOutputs[] = {"--report", "--samples"};
   const auto wanted = wanted_outputs(args, kOutputs);
   if (auto fine = check_outputs(wanted, inputs, context.out); !fine)
@@ -329,6 +328,7 @@ int run(Context& context) {
   auto session = open_session(resolved.value());
   if (!session) return context.fail(session.error());
   if (!args.given("--image")) fit_pictures(request.value(), session.value());
+  if (!args.given("--state")) fit_state(request.value(), session.value());
   BenchOptions options;
   options.n_ticks = args.integer("--ticks");
   options.n_warmup = args.integer("--warmup");

@@ -45,6 +45,7 @@ void sleep_until_ns(int64_t at_ns) {
 
 Request picture(const Scene& scene, double time_s) {
   return {{scene.draw(Camera::kFront, time_s), scene.draw(Camera::kWrist, time_s)},
+          {},
           "pick up the red cube",
           scene.state(time_s)};
 }

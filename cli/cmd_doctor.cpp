@@ -19,7 +19,7 @@ constexpr Positional kPositionals[] = {
      "Open configuration or model file: it is opened, ticked once, and its contract printed."},
 };
 
-Report port_report(const frt_runtime_port_desc& port) {
+Report port_report(const frt_runtime_port_desc& port, const std::string& units) {
   const bool action = port.modality == FRT_MODALITY_ACTION || port.modality == FRT_MODALITY_STATE;
   static constexpr const char* kUpdates[] = {"swap", "staged", "setup"};
   return {
@@ -30,7 +30,7 @@ Report port_report(const frt_runtime_port_desc& port) {
       {"shape", std::vector<int64_t>(port.shape, port.shape + port.rank)},
       {"required", port.required != 0},
       {"update", port.update < 3 ? kUpdates[port.update] : "unknown"},
-      {"units", action                                ? Report("normalised")
+      {"units", action                                ? Report(units)
                 : port.modality == FRT_MODALITY_IMAGE ? Report("8 bit, 0 to 255, RGB by default")
                                                       : Report(nullptr)}};
 }
@@ -43,8 +43,11 @@ Result<Report> contract(const Resolved& resolved) {
   report["provider"] = resolved.provider_path;
   report["config"] = settings_report(resolved);
   report["open_ms"] = static_cast<double>(session.value().open_ns()) * 1e-6;
+  const Report described = runtime_facts(session.value()).described;
+  const std::string units =
+      described.is_object() ? described.value("units", "normalised") : "normalised";
   Report ports = Report::array();
-  for (const auto* port : session.value().ports()) ports.push_back(port_report(*port));
+  for (const auto* port : session.value().ports()) ports.push_back(port_report(*port, units));
   report["ports"] = std::move(ports);
   Report slots = Report::array();
   const frt_runtime_port_desc* images = session.value().find("images");
@@ -52,9 +55,21 @@ Result<Report> contract(const Resolved& resolved) {
   static constexpr const char* kSlots[] = {"base", "left wrist", "right wrist"};
   for (int64_t i = 0; i < n_views; ++i)
     slots.push_back({{"position", i}, {"slot", i < 3 ? Report(kSlots[i]) : Report(nullptr)}});
+  if (described.is_object() && described.contains("cameras")) {  // bound by name
+    int64_t position = 0;
+    for (const Report& camera : described["cameras"])
+      slots.push_back({{"position", position++},
+                       {"name", camera["name"]},
+                       {"slot", camera["slot"]},
+                       {"required", camera["required"]}});
+    for (const Report& slot : described["masked_slots"])
+      slots.push_back(
+          {{"position", nullptr}, {"name", nullptr}, {"slot", slot}, {"required", false}});
+  }
   report["cameras"] = std::move(slots);
   Request request = sample_request(resolved, 0.4);
   fit_pictures(request, session.value());
+  fit_state(request, session.value());
   auto port = main_output(session.value());
   if (!port) return port.error();
   auto first = timed_tick(session.value(), request, port.value());
@@ -70,10 +85,40 @@ Result<Report> contract(const Resolved& resolved) {
   report["second_tick_ms"] = second.value().times.total_ms;
   report["same_output_twice"] = first.value().output == second.value().output;
   report["resident_bytes"] = resident_bytes();
-  report["described"] = runtime_facts(session.value()).described;
+  report["described"] = described;
   report["counters"] = counters_report(session.value());
   report["fingerprint"] = fmt::format("{:016x}", outrider_fingerprint(session.value().handle()));
   return report;
+}
+
+std::string mask_text(const Report& mask) {
+  std::string out;
+  for (size_t i = 0; i < mask.size(); ++i)
+    if (mask[i].get<bool>()) out += (out.empty() ? "" : " ") + std::to_string(i);
+  return out.empty() ? "none: actions are absolute" : "dimensions " + out + " are state + action";
+}
+
+// What a policy that knows its robot says of itself.
+void print_robot(const Report& d, Output& out) {
+  const auto words = [&](const Report& at, const char* key) { return at.value(key, ""); };
+  out.text("  robot {}", words(d, "robot"));
+  if (d.value("rate_hz", 0.0) > 0) out.text(", {:g} Hz", d["rate_hz"].get<double>());
+  out.text("\n");
+  for (const Report& field : d["state_fields"])
+    out.text("  state {} ({}) {}\n", words(field, "name"), field["size"].get<int64_t>(),
+             words(field, "unit"));
+  out.text("  actions: {}; relative: {}\n",
+           words(d, "action_unit").empty() ? "unit not said" : words(d, "action_unit"),
+           mask_text(d["delta_mask"]));
+  const Report &n = d["normalisation"], &s = d["statistics"];
+  out.text("  state {} ({}): {}\n  actions {} ({}): {}\n  statistics from {}\n", words(n, "state"),
+           words(n, "rule"), words(s, "state"), words(n, "actions"), words(n, "rule"),
+           words(s, "actions"), words(s, "origin"));
+  out.text(
+      "  prompt: {} rule, state {} the text, at most {} tokens{}\n", words(d, "prompt_rule"),
+      d["state_in_text"].get<bool>() ? "in" : "not in", d["max_tokens"].get<int64_t>(),
+      words(d, "default_prompt").empty() ? "" : ", default \"" + words(d, "default_prompt") + "\"");
+  for (const Report& note : d["notes"]) out.text("  {}\n", note.get<std::string>());
 }
 
 void print_contract(const Report& r, Output& out) {
@@ -86,11 +131,26 @@ void print_contract(const Report& r, Output& out) {
              port["units"].is_string()
                  ? (port["required"].get<bool>() ? ", " : "") + port["units"].get<std::string>()
                  : "");
-  for (const Report& slot : r["cameras"])
+  const Report& described = r["described"];
+  const bool robot = described.is_object() && described.contains("statistics");
+  for (const Report& slot : r["cameras"]) {
+    if (robot) {
+      if (slot["name"].is_null())
+        out.text("  slot {} has no camera: masked out\n", slot["slot"].get<std::string>());
+      else
+        out.text("  camera {} goes to slot {}{}\n", slot["name"].get<std::string>(),
+                 slot["slot"].get<std::string>(),
+                 slot["required"].get<bool>() ? "" : "; masked out when it is absent");
+      continue;
+    }
     out.text("  camera {} goes to slot {}\n", slot["position"].get<int64_t>(),
              slot["slot"].is_string() ? slot["slot"].get<std::string>() : "without a name");
-  out.text(
-      "  statistics: none; actions and state are normalised, the robot's units are the caller's\n");
+  }
+  if (robot) print_robot(described, out);
+  if (!robot)
+    out.text(
+        "  statistics: none; actions and state are normalised, the robot's units are the "
+        "caller's\n");
   out.text("  opened in {:.0f} ms; ticks of {:.2f} and {:.2f} ms; {} resident\n",
            r["open_ms"].get<double>(), r["first_tick_ms"].get<double>(),
            r["second_tick_ms"].get<double>(), bytes_text(r["resident_bytes"].get<uint64_t>()));

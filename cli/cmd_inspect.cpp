@@ -3,6 +3,7 @@
 #include "cli/config.h"
 #include "cli/flags.h"
 #include "cli/inspect.h"
+#include "cli/inspect_policy.h"
 #include "cli/request.h"
 
 namespace outrider::cli {
@@ -20,19 +21,23 @@ constexpr Flag kFlags[] = {
     kSetFlag,
 };
 constexpr Positional kPositionals[] = {
-    {"FILE", "Model file (.gguf, .safetensors) or open configuration (.json)."}};
+    {"FILE",
+     "Model file (.gguf, .safetensors), checkpoint folder, policy.json or open "
+     "configuration (.json)."}};
 
 int print_tokens(Context& context, std::string path) {
   const std::string& text = context.args.text("--tokens");
   auto state = parse_csv(context.args.text("--state"));
   if (!state) return context.fail(state.error());
   if (!context.args.given("--state")) state.value().clear();
-  if (path.ends_with(".json")) {  // the tokenizer is in the model file
+  if (path.ends_with(".json") && !holds_policy(path)) {  // the tokenizer is in the model file
     auto resolved = resolve(path, wish_of(context.args, kInspect));
     if (!resolved) return context.fail(resolved.error());
-    path = resolved.value().model_path;
+    path = resolved.value().policy_dir.empty() ? resolved.value().model_path
+                                               : resolved.value().policy_dir;
   }
-  if (auto there = check_there(path); !there) return context.fail(there.error());
+  if (auto there = holds_policy(path) ? Result<void>() : check_there(path); !there)
+    return context.fail(there.error());
   auto tokens = inspect_tokens(path, text, state.value());
   if (!tokens) return context.fail(tokens.error(), kBad);
   Report report = std::move(tokens.value());

@@ -213,7 +213,7 @@ int run(Context& context) {
     return context.fail(fine.error());
   auto kind = case_kind(folder);
   if (!kind) return context.fail(kind.error());
-  if (kind.value() == "pi-policy") return run_reference_case(context, config, folder);
+  if (kind.value().starts_with("pi-policy")) return run_reference_case(context, config, folder);
   auto golden = read_case(folder);
   if (!golden) return context.fail(golden.error());
   if (args.given("--tolerance"))
@@ -222,7 +222,8 @@ int run(Context& context) {
   Wish wish = wish_of(args, kParity);
   struct stat info = {};
   const bool is_json = config.ends_with(".json") && ::stat(config.c_str(), &info) == 0;
-  if (!is_json) {  // a model file is opened for the case's own cameras
+  const bool robot = golden.value().kind == "policy";
+  if (!is_json && !robot) {  // a model file is opened for the case's own cameras
     wish.n_views = golden.value().n_views;
     wish.image_size = {static_cast<int32_t>(golden.value().width),
                        static_cast<int32_t>(golden.value().height)};
@@ -233,8 +234,10 @@ int run(Context& context) {
   if (auto fine = check_outputs(wanted_outputs(args, kOutputs), model_files, context.out); !fine)
     return context.fail(fine.error());
   for (const std::string& note : resolved.value().notes) context.out.say(Level::kInfo, "{}", note);
-  if (auto fits = check_images(golden.value().request.images, resolved.value()); !fits)
-    return context.fail(fits.error());
+  if (!robot) {
+    if (auto fits = check_images(golden.value().request.images, resolved.value()); !fits)
+      return context.fail(fits.error());
+  }
   const int64_t steps = resolved.value().integer("action_steps", golden.value().action_steps),
                 dim = resolved.value().integer("action_dim", golden.value().action_dim);
   if (steps != golden.value().action_steps || dim != golden.value().action_dim)
@@ -270,7 +273,10 @@ const Command kParity = {
     "tolerance_max_abs, "
     "tolerance_image_embd, tolerance_prefix_kv), images.u8, and any of image_embd_0, "
     "prefix_k_layer0, "
-    "prefix_v_layer0, velocity_step0, x_after_step0, actions as .npy or raw f32 .bin.",
+    "prefix_v_layer0, velocity_step0, x_after_step0, actions as .npy or raw f32 .bin. For a policy "
+    "that knows its robot: kind policy, cameras (names), width, height, prompt, state and "
+    "tolerance, "
+    "images.u8, noise, and any stage by its tap's name.",
     "outrider parity pi05.gguf golden/pi05_two_views --set numerics=jetson-pi --set precision=f32",
     kPositionals,
     kFlags,

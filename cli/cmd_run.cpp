@@ -35,19 +35,23 @@ int run(Context& context);
 
 }  // namespace
 
-const Command kRun = {"run",
-                      "Run one request and print the action chunk.",
-                      "Pictures go to the camera slots in the order given. With a model file the "
-                      "runtime is opened for the "
-                      "pictures' own size; with a configuration the sizes must match it. A picture "
-                      "of another size than the model's is resized by the runtime, and a short "
-                      "state is padded with zeros; both are reported. Text goes in as written; "
-                      "actions are in the policy's normalised units.",
-                      "outrider run pi05.gguf --image base.png --image wrist.png --prompt \"pick "
-                      "up the cup\" --state 0,0,0,0,0,0,0,0",
-                      kPositionals,
-                      kFlags,
-                      run};
+const Command kRun = {
+    "run",
+    "Run one request and print the action chunk.",
+    "Pictures go to the camera slots in the order given; where a policy names its "
+    "cameras, to the camera that is named (--image wrist=w.png). With a model file "
+    "the "
+    "runtime is opened for the "
+    "pictures' own size; with a configuration the sizes must match it. A picture "
+    "of another size than the model's is resized by the runtime, and a short "
+    "state is padded with zeros; both are reported. Text goes in as written; "
+    "actions are in the policy's normalised units, or in the robot's where the policy "
+    "knows its robot.",
+    "outrider run pi05.gguf --image base.png --image wrist.png --prompt \"pick "
+    "up the cup\" --state 0,0,0,0,0,0,0,0",
+    kPositionals,
+    kFlags,
+    run};
 
 namespace {
 
@@ -73,7 +77,7 @@ Result<void> set_array(Session& session, const std::string& name, const NpyArray
       views.push_back({PixelFormat::kRgb8, array.bytes.data() + static_cast<size_t>(i) * view_bytes,
                        view_bytes, static_cast<int32_t>(array.shape[2]),
                        static_cast<int32_t>(array.shape[1]), 0});
-    return session.set_images(views);
+    return session.set_images(name, views);
   }
   static constexpr const char* kTypes[] = {"u1", "f4", "f2", "", "i4", "i8"};
   const char* wanted = port->dtype < 6 ? kTypes[port->dtype] : "";
@@ -106,8 +110,11 @@ Result<void> stage_all(Context& context, Session& session, const Request& reques
   }
   auto done = [&](const char* name) { return std::ranges::find(set, name) != set.end(); };
   if (!request.images.empty()) {
-    OUTRIDER_TRY(stage_images(session, request.images));
+    OUTRIDER_TRY(stage_images(session, request));
     set.push_back("images");
+    for (const std::string& camera : request.cameras) set.push_back(camera);
+    if (request.cameras.empty())
+      for (const auto* port : camera_ports(session)) set.push_back(port->name);
   }
   if (!request.prompt.empty()) {
     OUTRIDER_TRY(session.set_text("prompt", request.prompt));
@@ -124,12 +131,16 @@ Result<void> stage_all(Context& context, Session& session, const Request& reques
       const frt_runtime_port_desc* actions = session.find("actions");
       const int64_t dim =
           actions != nullptr && actions->rank == 2 && actions->shape[1] > 0 ? actions->shape[1] : 8;
-      const std::vector<float> zeros(static_cast<size_t>(std::min<int64_t>(dim, 8)), 0.0f);
+      const bool fixed = port->rank == 1 && port->shape[0] > 0 && port->shape[0] <= 4096;
+      const std::vector<float> zeros(
+          static_cast<size_t>(fixed ? port->shape[0] : std::min<int64_t>(dim, 8)), 0.0f);
       OUTRIDER_TRY(session.set_floats("state", zeros));
       context.out.say(Level::kWarn, "no --state given: {} zeros are used", zeros.size());
       continue;
     }
+    const bool camera = port->modality == FRT_MODALITY_IMAGE;
     const char* flag = std::strcmp(port->name, "images") == 0   ? "--image P"
+                       : camera                                 ? "--image CAMERA=P"
                        : std::strcmp(port->name, "prompt") == 0 ? "--prompt T"
                                                                 : "--input";
     return make_error(Code::kInvalid, "run: input %s %s is required and was not given; use %s%s%s",
@@ -201,6 +212,9 @@ Report rows_report(std::span<const float> values, std::span<const int64_t> shape
 void say_how_it_was_opened(Context& context, const Resolved& resolved) {
   for (const std::string& note : resolved.notes) context.out.say(Level::kInfo, "{}", note);
   if (resolved.derived)
+    if (!resolved.policy_dir.empty())
+      context.out.say(Level::kInfo, "opened {} (--print-config shows all)", resolved.policy_dir);
+  if (resolved.derived && resolved.policy_dir.empty())
     context.out.say(Level::kInfo, "opened {} with {}; {} of {}x{} (--print-config shows all)",
                     resolved.model_path, resolved.mmproj_path,
                     resolved.integer("n_views", 0) == 1
@@ -212,9 +226,8 @@ void say_how_it_was_opened(Context& context, const Resolved& resolved) {
 int run(Context& context) {
   const Args& args = context.args;
   Request request;
-  auto images = load_images(args.all("--image"));
-  if (!images) return context.fail(images.error());
-  request.images = std::move(images.value());
+  if (auto loaded = load_images(args.all("--image"), request); !loaded)
+    return context.fail(loaded.error());
   request.prompt = args.text("--prompt");
   if (args.given("--state")) {
     auto state = parse_csv(args.text("--state"));
@@ -225,7 +238,7 @@ int run(Context& context) {
     context.out.say(Level::kWarn, "--prompt: {}", oddity);
 
   Wish wish = wish_of(args, kRun);
-  if (!request.images.empty())
+  if (!request.images.empty() && request.cameras.empty())
     wish.image_size = {request.images[0].width, request.images[0].height};
   auto resolved = resolve(args.positional(0), wish);
   if (!resolved) return context.fail(resolved.error());
@@ -234,13 +247,13 @@ int run(Context& context) {
     context.out.document(settings_report(resolved.value()));
     return kGood;
   }
-  if (!request.images.empty()) {
+  if (!request.images.empty() && request.cameras.empty()) {
     if (auto fits = check_images(request.images, resolved.value()); !fits)
       return context.fail(fits.error());
   }
   std::vector<std::string> inputs = {args.positional(0), resolved.value().model_path,
                                      resolved.value().mmproj_path};
-  for (const std::string& image : args.all("--image")) inputs.push_back(image);
+  for (const std::string& word : args.all("--image")) inputs.push_back(image_path(word));
   for (const std::string& word : args.all("--input"))
     inputs.push_back(word.substr(word.find('=') + 1));
   static constexpr const char* kOutputs[] = {"--out"};
@@ -274,8 +287,11 @@ int run(Context& context) {
       return context.fail(wrote.error());
     context.out.say(Level::kInfo, "wrote {}", args.text("--out"));
   }
-  context.out.text("{} {} in {:.1f} ms, normalised units\n", port.value(), shape_text(shape),
-                   total_ms);
+  const Report described = runtime_facts(session.value()).described;
+  const std::string units =
+      described.is_object() ? described.value("units", "normalised") : "normalised";
+  context.out.text("{} {} in {:.1f} ms, {} units\n", port.value(), shape_text(shape), total_ms,
+                   units);
   const Adjusted changed = adjusted(session.value());
   if (changed.resized_views > 0)
     context.out.text("{} {} resized to the size the model sees\n", changed.resized_views,
@@ -286,7 +302,7 @@ int run(Context& context) {
   report[port.value()] = rows_report(values.value(), shape);
   report["output"] = port.value();
   report["shape"] = shape;
-  report["units"] = "normalised";
+  report["units"] = units;
   report["resized_views"] = changed.resized_views;
   report["padded_states"] = changed.padded_states;
   report["stages"] = std::move(stages);

@@ -4,9 +4,9 @@ namespace outrider::cli {
 namespace {
 
 constexpr const Command* kCommands[] = {&kDemo,   &kInspect, &kRun,       &kBench,
-                                        &kParity, &kConform, &kMakeModel, &kDoctor,
-                                        &kServe,  &kJoin,    &kHelp};
-constexpr const char* kLater[] = {"chat", "loop", "link", "convert", "top"};
+                                        &kParity, &kConform, &kMakeModel, &kConvert,
+                                        &kDoctor, &kServe,   &kJoin,      &kHelp};
+constexpr const char* kLater[] = {"chat", "loop", "link", "top"};
 
 }  // namespace
 

@@ -15,6 +15,7 @@
 #include "gguf/gguf.h"
 #include "host/provider_path.h"
 #include "models/pi_gguf.h"
+#include "policy/gguf_policy.h"
 #include "providers/gguf/pi_open_config.h"
 
 namespace outrider::cli {
@@ -42,7 +43,8 @@ constexpr ConfigKey kPi0Keys[] = {
     {"rope_bf16", "\"auto\"", "\"auto\", \"on\" or \"off\"", true},
     {"reuse", "\"off\"", "\"on\" or \"off\": keep what unchanged inputs became", true},
     {"cache_dir", "\"\"", "folder for packed weights; empty: none", true},
-    {"policy_dir", "\"\"", "checkpoint folder; empty: none", true},
+    {"policy_dir", "\"\"", "checkpoint folder, policy.json or GGUF with a policy; empty: none",
+     true},
 };
 
 Error unreachable(const std::string& path, const char* cause) {
@@ -131,6 +133,7 @@ Result<Resolved> checked(Resolved resolved, const std::string& path, const Wish&
   }
   resolved.model_path = text_of(resolved, "model_path");
   resolved.mmproj_path = text_of(resolved, "mmproj_path");
+  resolved.policy_dir = text_of(resolved, "policy_dir");
   add_defaults(resolved);
   return resolved;
 }
@@ -257,12 +260,51 @@ Result<Resolved> derive_pi(const GgufFile& policy, const std::string& path, cons
   return checked(std::move(resolved), path, wish);
 }
 
+// A policy that knows its robot: everything else is in it.
+Result<Resolved> derive_policy(const std::string& path, const Wish& wish) {
+  OUTRIDER_TRY(check_nameable(path));
+  Resolved resolved;
+  resolved.derived = true;
+  resolved.family = "pi0";
+  auto add = [&](const char* key, const std::string& literal, const std::string& origin) {
+    resolved.settings.push_back({key, literal, origin});
+  };
+  add("model_family", "\"pi0\"", "default for a policy");
+  add("policy_dir", quote(path), "command line");
+  add("backend", "\"cpu\"", "default for a policy");
+  if (wish.image_size) {
+    add("image_height", std::to_string(wish.image_size->second), "size of the given pictures");
+    add("image_width", std::to_string(wish.image_size->first), "size of the given pictures");
+  }
+  OUTRIDER_TRY(apply_flags(resolved, wish));
+  resolved.json = join_json(resolved.settings);
+  resolved.provider_path = wish.provider;
+  if (wish.provider.empty()) {
+    auto found = host::find_provider("pi0");
+    if (!found) return make_error(Code::kInvalid, "%s", found.error().text);
+    resolved.provider_path = found.value();
+  }
+  return checked(std::move(resolved), path, wish);
+}
+
+// A policy.json, not an open configuration: it names no model_family.
+bool is_policy_document(const std::string& path) {
+  auto text = read_text_file(path, kMaxPolicyBytes);
+  if (!text) return false;
+  auto json = Json::parse(text.value());
+  if (!json || json.value().find("model_family") != nullptr) return false;
+  for (const char* key : {"robot", "cameras", "checkpoint", "statistics", "normalisation"})
+    if (json.value().find(key) != nullptr) return true;
+  return false;
+}
+
 Result<Resolved> resolve_gguf(const std::string& path, const Wish& wish) {
   OUTRIDER_TRY(check_there(path));
   auto file = GgufFile::open(path.c_str());
   if (!file) return file.error();
   auto architecture = file.value().string("general.architecture");
   if (!architecture) return architecture.error();
+  if (is_pi_policy(file.value()) && has_policy(file.value())) return derive_policy(path, wish);
   if (is_pi_policy(file.value())) return derive_pi(file.value(), path, wish);
   if (is_pi_vision(file.value()))
     return make_error(Code::kUnsupported,
@@ -367,11 +409,7 @@ Result<std::string> find_vision_file(const std::string& policy_path) {
 Result<Resolved> resolve(const std::string& path, const Wish& wish) {
   struct stat info = {};
   if (::stat(path.c_str(), &info) != 0) return unreachable(path, std::strerror(errno));
-  if (S_ISDIR(info.st_mode))
-    return make_error(Code::kUnsupported,
-                      "%s: a checkpoint folder is not in this build yet; give a .gguf file or a "
-                      "configuration",
-                      path.c_str());
+  if (S_ISDIR(info.st_mode)) return derive_policy(path, wish);
   if (!S_ISREG(info.st_mode)) return unreachable(path, "not a regular file");
   if (!wish.provider.empty() && ::access(wish.provider.c_str(), R_OK) != 0)
     return unreachable(wish.provider, std::strerror(errno));
@@ -389,6 +427,7 @@ Result<Resolved> resolve(const std::string& path, const Wish& wish) {
     return make_error(Code::kUnsupported,
                       "%s: %s files are not run by this build; it runs .gguf policies",
                       path.c_str(), extension.c_str() + 1);
+  if (is_policy_document(path)) return derive_policy(path, wish);
   return resolve_config(path, wish);
 }
 

@@ -33,7 +33,7 @@ struct Resolved {
   std::string json;  // goes to open
   std::string provider_path;
   std::string family;
-  std::string model_path, mmproj_path;
+  std::string model_path, mmproj_path, policy_dir;
   bool derived = false;            // from a model file
   std::vector<Setting> settings;   // set ones first, then the defaults
   std::vector<std::string> notes;  // things a person should know: derived, overridden

@@ -24,18 +24,26 @@ inline constexpr Flag kSetFlag = {
     "--set",       "KEY=VALUE", nullptr, "Configuration key for this run, over what CONFIG says.",
     parse_setting, true};
 inline constexpr Flag kImageFlag = {
-    "--image",  "P",
-    nullptr,    "PNG or JPEG picture of one camera, in the order of the camera slots.",
-    parse_text, true};
+    "--image",
+    "P",
+    nullptr,
+    "PNG or JPEG picture of one camera, in the order of the camera slots; CAMERA=P "
+    "where cameras have names.",
+    parse_text,
+    true};
 inline constexpr Flag kPromptFlag = {
     "--prompt", "T", nullptr, "Instruction; goes to the model as it is written.", parse_text};
 inline constexpr Flag kStateFlag = {
     "--state", "CSV", nullptr,
-    "Robot state as numbers with commas, in the model's normalised units.", parse_text};
+    "Robot state as numbers with commas, in the model's normalised units; in the robot's where the "
+    "policy knows its robot.",
+    parse_text};
 inline constexpr Flag kHtmlFlag = {"--report", "FILE.html", nullptr,
                                    "Also write a page with charts to this file.", parse_text};
 
-inline constexpr Positional kConfigOrFile = {
-    "CONFIG|FILE", "Open configuration (.json) or model file (.gguf), its vision file beside it."};
+inline constexpr Positional kConfigOrFile = {"CONFIG|FILE",
+                                             "Open configuration (.json), model file (.gguf, its "
+                                             "vision file beside it), checkpoint folder, or "
+                                             "policy.json."};
 
 }  // namespace outrider::cli

@@ -10,9 +10,11 @@
 #include "base/utf8.h"
 #include "cli/config.h"
 #include "cli/flops.h"
+#include "cli/inspect_policy.h"
 #include "cli/machine.h"
 #include "gguf/gguf.h"
 #include "models/pi_gguf.h"
+#include "policy/gguf_policy.h"
 #include "providers/gguf/pi_open_config.h"
 #include "providers/gguf/pi_runtime.h"
 #include "safetensors/safetensors.h"
@@ -156,7 +158,11 @@ Result<void> check_sizes(const Resolved& resolved, const PiConfig& file) {
   if (!json) return json.error();
   auto config = read_pi_open_config(json.value());
   if (!config) return config.error();
-  return check_pi_sizes(config.value(), file, resolved.model_path);
+  if (config.value().plain_face()) return check_pi_sizes(config.value(), file, resolved.model_path);
+  auto robot = open_policy_description(resolved.policy_dir, file);
+  if (!robot) return robot.error();
+  PiConfig model = file;
+  return fit_robot(config.value(), false, resolved.model_path, robot.value(), model);
 }
 
 void refuse(Inspection& inspection, const std::string& why) {
@@ -268,7 +274,9 @@ Result<Inspection> inspect_config(const std::string& path, const Wish& wish) {
   auto resolved = resolve(path, wish);
   if (!resolved) return resolved.error();
   Inspection inspection;
-  if (resolved.value().family == "pi0" && !resolved.value().model_path.empty()) {
+  if (!resolved.value().policy_dir.empty() && resolved.value().model_path.empty()) {
+    inspection = inspect_policy(resolved.value().policy_dir, resolved.value().json);
+  } else if (resolved.value().family == "pi0" && !resolved.value().model_path.empty()) {
     auto model =
         inspect_gguf(resolved.value().model_path, resolved.value().mmproj_path, path, wish);
     if (!model) return model.error();
@@ -285,6 +293,11 @@ Result<Inspection> inspect_config(const std::string& path, const Wish& wish) {
 }  // namespace
 
 Result<Inspection> inspect_file(const std::string& path, const Wish& wish) {
+  if (holds_policy(path)) {
+    auto resolved = resolve(path, wish);
+    if (!resolved) return resolved.error();
+    return inspect_policy(path, resolved.value().json);
+  }
   OUTRIDER_TRY(check_there(path));
   const std::string extension = fs::path(path).extension().string();
   if (extension == ".safetensors") return inspect_safetensors(path);
@@ -337,6 +350,7 @@ Result<void> check_state(std::span<const float> state, PiFamily family, int64_t 
 
 Result<Report> inspect_tokens(const std::string& path, const std::string& text,
                               std::span<const float> state) {
+  if (holds_policy(path)) return inspect_policy_tokens(path, text, state);
   OUTRIDER_TRY(check_prompt(text));
   auto file = GgufFile::open(path.c_str());
   if (!file) return file.error();

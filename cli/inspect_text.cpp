@@ -28,6 +28,33 @@ std::string gemma_text(const Report& g) {
                      number(g, "kv_heads"), number(g, "head_dim"));
 }
 
+// A policy that knows its robot: cameras to slots, widths, units, statistics, conventions.
+void put_robot(Rows& rows, const Report& robot) {
+  const Report& p = robot["policy"];
+  rows.emplace_back("robot", words(p, "robot"));
+  for (const Report& camera : p["cameras"])
+    rows.emplace_back("  camera",
+                      words(camera, "name") + " goes to slot " + words(camera, "slot") +
+                          (camera["required"].get<bool>() ? "" : "; masked out when it is absent"));
+  for (const Report& field : p["state"]["fields"])
+    rows.emplace_back("  state", fmt::format("{} ({}) {}", words(field, "name"),
+                                             number(field, "size"), words(field, "unit")));
+  rows.emplace_back("  actions",
+                    fmt::format("{} values {}; {}", number(p["actions"], "size"),
+                                words(p["actions"], "unit"), words(robot, "convention")));
+  const Report &n = robot["normalisation"], &s = robot["statistics"];
+  rows.emplace_back("  statistics",
+                    fmt::format("state {} ({}), actions {} ({}), {} rule, from {}",
+                                words(n, "state"), words(s, "state"), words(n, "actions"),
+                                words(s, "actions"), words(n, "rule"), words(s, "origin")));
+  rows.emplace_back("  prompt", fmt::format("{} rule, state {} the text, at most {} tokens",
+                                            words(p["prompt"], "rule"),
+                                            robot["state_in_text"].get<bool>() ? "in" : "not in",
+                                            number(robot, "max_tokens")));
+  for (const Report& note : robot["notes"])
+    rows.emplace_back("  from", shown(note.get<std::string>(), 300));
+}
+
 void put_file(Rows& rows, const Report& r, const char* label) {
   std::string head = words(r, "file") + ", " + bytes_text(number(r, "bytes"));
   if (words(r, "kind") == "gguf")
@@ -50,7 +77,12 @@ void put_file(Rows& rows, const Report& r, const char* label) {
 
 Rows rows_of(const Report& r) {
   Rows rows;
-  put_file(rows, r, "file");
+  if (r.contains("bytes")) {
+    put_file(rows, r, "file");
+  } else {
+    rows.emplace_back("file", words(r, "file") + ", " + words(r, "kind"));
+    if (r.contains("family")) rows.emplace_back("family", words(r["family"], "why"));
+  }
   if (r.contains("role")) rows.emplace_back("role", words(r, "role"));
   if (r.contains("chunk"))
     rows.emplace_back(
@@ -75,6 +107,7 @@ Rows rows_of(const Report& r) {
                                                      t["eos"].get<int64_t>())
                                        : "not usable: " + words(t, "why_not"));
   }
+  if (r.contains("robot")) put_robot(rows, r["robot"]);
   if (r.contains("vision_file")) put_file(rows, r["vision_file"], "vision file");
   if (r.contains("memory")) {
     const Report& m = r["memory"];

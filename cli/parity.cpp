@@ -185,6 +185,96 @@ Result<void> read_arrays(const Meta& meta, GoldenCase& golden) {
   return {};
 }
 
+// ---- cases of a policy that knows its robot ----------------------------------------------------
+
+// Stages in the order the model computes them; those with a number follow it.
+constexpr const char* kStageOrder[] = {"pixels",      "tokens",   "normalised_state", "image_embd",
+                                       "prefix_embd", "prefix_k", "prefix_v",         "suffix_embd",
+                                       "velocity",    "x",        "actions"};
+constexpr double kPolicyTolerance = 2e-4;
+
+// (place among the stages, number): velocity_3 lies between x_2 and x_3.
+std::pair<int, int64_t> place_of(const std::string& stage) {
+  std::string head = stage;
+  int64_t number = 0;
+  if (const size_t at = stage.rfind('_'); at != std::string::npos) {
+    if (read_integer(stage.substr(at + 1), number)) head = stage.substr(0, at);
+  }
+  for (int i = 0; i < static_cast<int>(std::size(kStageOrder)); ++i) {
+    if (head != kStageOrder[i]) continue;
+    const bool step = head == "suffix_embd" || head == "velocity" || head == "x";
+    return step ? std::pair<int, int64_t>{7, number * 16 + i} : std::pair<int, int64_t>{i, number};
+  }
+  return {-1, 0};
+}
+
+// Every NAME.npy or NAME.bin whose name is a stage.
+Result<void> read_stages(const Meta& meta, GoldenCase& golden) {
+  double common = kPolicyTolerance;
+  if (meta.find("tolerance") != nullptr) {
+    auto value = meta.real("tolerance");
+    if (!value) return value.error();
+    common = value.value();
+  }
+  std::error_code error;
+  std::map<std::pair<int, int64_t>, std::string> stems;
+  for (fs::directory_iterator it(golden.folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string extension = it->path().extension().string(),
+                      stem = it->path().stem().string();
+    if ((extension == ".npy" || extension == ".bin") && place_of(stem).first >= 0)
+      stems[place_of(stem)] = stem;
+  }
+  for (const auto& [place, stem] : stems) {
+    GoldenArray array{stem, "", {}, common};
+    auto values = read_floats(golden.folder + "/" + stem, array.file);
+    if (!values) return values.error();
+    array.values = std::move(values.value());
+    if (stem == "tokens") array.tolerance = 0;
+    const Json* tolerances = meta.find("tolerances");
+    const Json* own = tolerances != nullptr ? tolerances->find(stem) : nullptr;
+    if (own != nullptr && own->is_number() && own->number() >= 0) array.tolerance = own->number();
+    golden.arrays.push_back(std::move(array));
+  }
+  return {};
+}
+
+Result<GoldenCase> read_policy_case(const Meta& meta, const std::string& folder) {
+  GoldenCase golden;
+  golden.folder = folder;
+  golden.kind = "policy";
+  const Json* cameras = meta.find("cameras");
+  if (cameras == nullptr || !cameras->is_array() || cameras->items().empty() ||
+      cameras->items().size() > 16)
+    return meta.bad("cameras", "a list of camera names");
+  for (const Json& camera : cameras->items()) {
+    if (!camera.is_string()) return meta.bad("cameras", "a list of camera names");
+    golden.request.cameras.push_back(camera.text());
+  }
+  golden.n_views = static_cast<int64_t>(golden.request.cameras.size());
+  for (const auto& [name, out] :
+       {std::pair{"width", &golden.width}, std::pair{"height", &golden.height}}) {
+    auto value = meta.integer(name, 8192);
+    if (!value) return value.error();
+    *out = value.value();
+  }
+  auto prompt = meta.text("prompt");
+  if (!prompt) return prompt.error();
+  golden.request.prompt = prompt.value();
+  auto state = meta.floats("state");
+  if (!state) return state.error();
+  golden.request.state = std::move(state.value());
+  OUTRIDER_TRY(read_images(folder, golden));
+  std::string file;
+  auto noise = read_floats(folder + "/noise", file);
+  if (!noise) return noise.error();
+  golden.noise = std::move(noise.value());
+  OUTRIDER_TRY(read_stages(meta, golden));
+  if (golden.arrays.empty())
+    return make_error(Code::kNotFound, "%s: no stored arrays: nothing to compare", folder.c_str());
+  return golden;
+}
+
 StageVerdict compare(const GoldenArray& wanted, const std::vector<float>& got) {
   StageVerdict verdict;
   verdict.stage = wanted.stage;
@@ -231,11 +321,12 @@ Result<GoldenCase> read_case(const std::string& folder) {
   auto kind = meta.text("kind");
   if (!kind) return kind.error();
   golden.kind = kind.value();
+  if (golden.kind == "policy") return read_policy_case(meta, folder);
   if (golden.kind != "pi0" && golden.kind != "pi05")
-    return make_error(
-        Code::kUnsupported,
-        "%s/meta.json: kind \"%.40s\" is not in this build; it compares pi0, pi05 and pi-policy",
-        folder.c_str(), golden.kind.c_str());
+    return make_error(Code::kUnsupported,
+                      "%s/meta.json: kind \"%.40s\" is not in this build; it compares pi0, pi05, "
+                      "policy and pi-policy",
+                      folder.c_str(), golden.kind.c_str());
   OUTRIDER_TRY(read_sizes(meta, golden));
   auto prompt = meta.text("prompt");
   if (!prompt) return prompt.error();
@@ -252,6 +343,10 @@ Result<ParityResult> run_case(Session& session, const GoldenCase& golden, const 
   const outrider_taps_v1* taps = session.taps();
   if (taps != nullptr && taps->enable(taps->self, 1) != 0) taps = nullptr;
   OUTRIDER_TRY(stage(session, golden.request));
+  if (!golden.noise.empty()) OUTRIDER_TRY(session.set_floats("noise", golden.noise));
+  int64_t n_columns = golden.action_dim;
+  if (const auto* port = session.find("actions"); n_columns == 0 && port != nullptr)
+    n_columns = port->rank == 2 && port->shape[1] > 0 ? port->shape[1] : 1;
   for (uint64_t i = 0; i < outrider_n_stages(session.handle()); ++i)
     OUTRIDER_TRY(session.run_stage(i));
   ParityResult result;
@@ -263,7 +358,7 @@ Result<ParityResult> run_case(Session& session, const GoldenCase& golden, const 
       result.stages.push_back(compare(array, actions.value()));
       if (result.stages.back().problem.empty())
         result.action_columns =
-            worst_per_column(actions.value(), array.values, static_cast<size_t>(golden.action_dim));
+            worst_per_column(actions.value(), array.values, static_cast<size_t>(n_columns));
       continue;
     }
     auto tap = session.tap(array.stage);

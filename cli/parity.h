@@ -18,8 +18,9 @@ struct GoldenArray {
 };
 
 struct GoldenCase {
-  std::string folder, kind;  // kind: "pi0", "pi05", "pi-policy"
+  std::string folder, kind;  // kind: "pi0", "pi05", "policy"
   Request request;
+  std::vector<float> noise;  // "policy" alone; empty: the seed's
   int64_t n_views = 0, width = 0, height = 0, action_steps = 0, action_dim = 0;
   std::vector<GoldenArray> arrays;  // in the order the model computes them
 };

@@ -1,5 +1,6 @@
 #include "cli/request.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -26,23 +27,49 @@ Result<std::vector<float>> parse_csv(std::string_view text) {
   }
 }
 
-Result<std::vector<Image>> load_images(std::span<const std::string> paths) {
-  std::vector<Image> images;
-  for (const std::string& path : paths) {
+namespace {
+
+// The length of "NAME=" in front of a path; 0 when there is none. A file whose own name holds '='
+// is a file.
+size_t camera_prefix(const std::string& word) {
+  const size_t at = word.find('=');
+  if (at == std::string::npos || at == 0 || check_there(word)) return 0;
+  return at + 1;
+}
+
+}  // namespace
+
+std::string image_path(const std::string& word) {
+  return word.substr(camera_prefix(word));
+}
+
+Result<void> load_images(std::span<const std::string> words, Request& request) {
+  for (const std::string& word : words) {
+    const size_t prefix = camera_prefix(word);
+    const std::string path = word.substr(prefix),
+                      camera = prefix > 0 ? word.substr(0, prefix - 1) : "";
     OUTRIDER_TRY(check_there(path));
     auto image = load_image(path.c_str());
     if (!image) return image.error();
-    images.push_back(std::move(image.value()));
-    const Image &first = images.front(), &last = images.back();
-    if (first.width != last.width || first.height != last.height)
+    if (!camera.empty() && std::ranges::find(request.cameras, camera) != request.cameras.end())
+      return make_error(Code::kInvalid, "--image: camera \"%.80s\" is given twice", camera.c_str());
+    if (!request.images.empty() && camera.empty() != request.cameras.empty())
+      return make_error(Code::kInvalid,
+                        "--image: some pictures name their camera and others do not; name all "
+                        "(CAMERA=PICTURE)");
+    if (!camera.empty()) request.cameras.push_back(camera);
+    request.images.push_back(std::move(image.value()));
+    const Image &first = request.images.front(), &last = request.images.back();
+    if (camera.empty() && (first.width != last.width || first.height != last.height))
       return make_error(
           Code::kShape, "--image: %s is %dx%d, %s is %dx%d; all cameras must have one size",
-          paths[0].c_str(), first.width, first.height, path.c_str(), last.width, last.height);
+          words[0].c_str(), first.width, first.height, path.c_str(), last.width, last.height);
   }
-  return images;
+  return {};
 }
 
 Result<void> check_images(const std::vector<Image>& images, const Resolved& resolved) {
+  if (resolved.find("n_views") == nullptr) return {};  // the policy's own ports will tell
   const int64_t n_views = resolved.integer("n_views", static_cast<int64_t>(images.size()));
   if (static_cast<int64_t>(images.size()) != n_views)
     return make_error(
@@ -62,16 +89,51 @@ Result<void> check_images(const std::vector<Image>& images, const Resolved& reso
   return {};
 }
 
-Result<void> stage_images(Session& session, const std::vector<Image>& images) {
-  std::vector<ImageView> views;
-  for (const Image& image : images)
-    views.push_back(
-        {PixelFormat::kRgb8, image.rgb.data(), image.rgb.size(), image.width, image.height, 0});
-  return session.set_images(views);
+std::vector<const frt_runtime_port_desc*> camera_ports(const Session& session) {
+  std::vector<const frt_runtime_port_desc*> out;
+  for (const auto* port : session.ports())
+    if (port->direction == FRT_PORT_IN && port->modality == FRT_MODALITY_IMAGE) out.push_back(port);
+  return out;
+}
+
+Result<void> stage_images(Session& session, const Request& request) {
+  const auto view_of = [](const Image& image) {
+    return ImageView{PixelFormat::kRgb8, image.rgb.data(), image.rgb.size(),
+                     image.width,        image.height,     0};
+  };
+  const auto ports = camera_ports(session);
+  if (session.find("images") != nullptr || ports.empty()) {
+    if (!request.cameras.empty())
+      return make_error(Code::kInvalid,
+                        "--image: this runtime has one port for all pictures; give them in the "
+                        "order of the slots, without names");
+    std::vector<ImageView> views;
+    for (const Image& image : request.images) views.push_back(view_of(image));
+    return session.set_images("images", views);
+  }
+  std::string names;
+  for (const auto* port : ports) names += (names.empty() ? "" : ", ") + std::string(port->name);
+  const bool by_place = request.cameras.empty() && ports.size() == 1;
+  if (request.cameras.size() != request.images.size() && !by_place)
+    return make_error(Code::kInvalid,
+                      "--image: this policy binds cameras by name; say CAMERA=PICTURE with %.200s",
+                      names.c_str());
+  if (by_place && request.images.size() > 1)
+    return make_error(Code::kShape, "--image: %zu pictures for one camera (%.100s)",
+                      request.images.size(), names.c_str());
+  for (size_t i = 0; i < request.images.size(); ++i) {
+    const std::string camera = by_place ? std::string(ports[0]->name) : request.cameras[i];
+    if (std::ranges::none_of(ports, [&](const auto* port) { return camera == port->name; }))
+      return make_error(Code::kInvalid, "--image: no camera \"%.80s\"; this policy has %.200s",
+                        camera.c_str(), names.c_str());
+    const ImageView view = view_of(request.images[i]);
+    OUTRIDER_TRY(session.set_images(camera, std::span(&view, 1)));
+  }
+  return {};
 }
 
 Result<void> stage(Session& session, const Request& request) {
-  if (session.find("images") != nullptr) OUTRIDER_TRY(stage_images(session, request.images));
+  if (!camera_ports(session).empty()) OUTRIDER_TRY(stage_images(session, request));
   if (session.find("prompt") != nullptr) OUTRIDER_TRY(session.set_text("prompt", request.prompt));
   if (session.find("state") != nullptr) OUTRIDER_TRY(session.set_floats("state", request.state));
   return {};

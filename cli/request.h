@@ -11,6 +11,8 @@ namespace outrider::cli {
 
 struct Request {
   std::vector<Image> images;
+  // Camera of each picture where the runtime has a port for each; empty, or one name a picture.
+  std::vector<std::string> cameras;
   std::string prompt;
   std::vector<float> state;
 };
@@ -19,8 +21,11 @@ struct Request {
 // must be a finite number.
 Result<std::vector<float>> parse_csv(std::string_view text);
 
-// Errors: kInvalid (no such file), those of decoding, kShape when pictures differ in size.
-Result<std::vector<Image>> load_images(std::span<const std::string> paths);
+// "wrist=w.png" names its camera, "w.png" does not. Errors: kInvalid (no such file; a camera twice;
+// names for some pictures only), those of decoding, kShape when pictures without names differ.
+Result<void> load_images(std::span<const std::string> words, Request& request);
+// The path alone.
+std::string image_path(const std::string& word);
 
 // The pictures' count and size against the configuration. Errors: kShape with both numbers and what
 // to change.
@@ -28,8 +33,11 @@ Result<void> check_images(const std::vector<Image>& images, const Resolved& reso
 
 // Sets images, prompt and state. Errors as the runtime gives them.
 Result<void> stage(Session& session, const Request& request);
-// Images alone: what a loop replaces every tick.
-Result<void> stage_images(Session& session, const std::vector<Image>& images);
+// Images alone: what a loop replaces every tick. Errors: kInvalid when cameras have ports of their
+// own and the pictures do not say which they are.
+Result<void> stage_images(Session& session, const Request& request);
+// The picture inputs of a runtime, in order.
+std::vector<const frt_runtime_port_desc*> camera_ports(const Session& session);
 
 // What is odd about an instruction, or "": a newline or carriage return at its end changes the
 // token ids, because the policy face takes the text raw.

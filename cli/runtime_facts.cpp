@@ -55,6 +55,26 @@ Report counters_report(const Session& session) {
   return report;
 }
 
+namespace {
+
+// A port a camera: one drawn picture for each, in its own size.
+void draw_cameras(Request& request, const Session& session) {
+  request.images.clear();
+  request.cameras.clear();
+  for (const auto* port : camera_ports(session)) {
+    const int64_t height = port->rank == 4 ? port->shape[1] : 0,
+                  width = port->rank == 4 ? port->shape[2] : 0;
+    if (height < 1 || width < 1 || height > 4096 || width > 4096) continue;
+    const Scene scene(static_cast<int>(width), static_cast<int>(height));
+    const bool front = request.images.empty();
+    request.images.push_back(scene.draw(front ? Camera::kFront : Camera::kWrist,
+                                        0.4 + 0.1 * static_cast<double>(request.images.size())));
+    request.cameras.push_back(port->name);
+  }
+}
+
+}  // namespace
+
 Request sample_request(const Resolved& resolved, double time_s) {
   Request request;
   const auto side = [&](const char* key) {
@@ -73,8 +93,15 @@ Request sample_request(const Resolved& resolved, double time_s) {
   return request;
 }
 
+void fit_state(Request& request, const Session& session) {
+  const frt_runtime_port_desc* state = session.find("state");
+  if (state != nullptr && state->rank == 1 && state->shape[0] > 0 && state->shape[0] <= 4096)
+    request.state.resize(static_cast<size_t>(state->shape[0]));
+}
+
 void fit_pictures(Request& request, const Session& session) {
   const frt_runtime_port_desc* port = session.find("images");
+  if (port == nullptr && !camera_ports(session).empty()) return draw_cameras(request, session);
   if (port == nullptr || port->rank != 4) return;
   const int64_t n_views = port->shape[0], height = port->shape[1], width = port->shape[2];
   if (n_views < 1 || n_views > 64 || height < 1 || width < 1 || height > 4096 || width > 4096)

@@ -24,8 +24,10 @@ Report counters_report(const Session& session);
 // instruction, a state of eight values (or the chunk's width for PI0).
 Request sample_request(const Resolved& resolved, double time_s);
 
-// Draws the pictures anew in the size and number the opened images port has, where it says so.
+// Draws the pictures anew in the size and number the opened ports have, where they say so.
 void fit_pictures(Request& request, const Session& session);
+// Makes a made-up state as wide as the state port, where that is fixed.
+void fit_state(Request& request, const Session& session);
 
 // Work of each stage, by name; zero for a stage or a file this build cannot count.
 struct StageWork {

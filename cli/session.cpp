@@ -75,7 +75,7 @@ Result<void> Session::set_input(std::string_view name, const void* data, uint64_
                "input " + std::string(name));
 }
 
-Result<void> Session::set_images(std::span<const ImageView> views) {
+Result<void> Session::set_images(std::string_view port, std::span<const ImageView> views) {
   std::vector<frt_image_view> raw;
   for (const ImageView& view : views) {
     frt_image_view out = {};
@@ -88,7 +88,7 @@ Result<void> Session::set_images(std::span<const ImageView> views) {
     out.stride_bytes = view.stride_bytes;
     raw.push_back(out);
   }
-  return set_input("images", raw.data(), raw.size() * sizeof raw[0]);
+  return set_input(port, raw.data(), raw.size() * sizeof raw[0]);
 }
 
 Result<void> Session::set_text(std::string_view port, std::string_view text) {

@@ -29,7 +29,7 @@ class Session {
   const frt_runtime_port_desc* find(std::string_view name) const;
 
   Result<void> set_input(std::string_view port, const void* data, uint64_t bytes);
-  Result<void> set_images(std::span<const ImageView> views);
+  Result<void> set_images(std::string_view port, std::span<const ImageView> views);
   Result<void> set_text(std::string_view port, std::string_view text);
   Result<void> set_floats(std::string_view port, std::span<const float> values);
   // Whole output as bytes, then as f32 (the port must say f32).

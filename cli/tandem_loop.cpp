@@ -79,10 +79,12 @@ Result<void> stage_any(Session& session, const Request& request) {
     if (port->direction != FRT_PORT_IN) continue;
     const std::string name = name_of(*port);
     const uint64_t n = fixed_values(*port);
+    // Optional tensors (noise, guidance) stay off.
+    if (port->required == 0 && port->modality == FRT_MODALITY_TENSOR && name != "engaged") continue;
     if (name == "engaged") {
       OUTRIDER_TRY(session.set_input(name, &nobody, 1));
     } else if (name == "images") {
-      OUTRIDER_TRY(stage_images(session, request.images));
+      OUTRIDER_TRY(stage_images(session, request));
     } else if (port->modality == FRT_MODALITY_TEXT) {
       OUTRIDER_TRY(session.set_text(name, request.prompt));
     } else if (port->dtype == FRT_DTYPE_F32) {
