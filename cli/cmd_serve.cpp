@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/service_config.h"
+#include "link/secure/secure.h"
 #include "link/server/server.h"
 #include "link/transport/usb/host_listener.h"
 
@@ -18,6 +19,9 @@ constexpr Flag kFlags[] = {
      "Where devices reach this host: tcp://HOST:PORT or loopback:NAME; replaces what CONFIG says. "
      "tcp://127.0.0.1:5610 when nothing is said.",
      parse_text, true},
+    {"--key-file", "F", nullptr,
+     "Shared key of 32 bytes or more: devices must have it, and everything is encrypted.",
+     parse_text},
     {"--plaintext", nullptr, nullptr,
      "Serve other machines without key and encryption: for a cable that is yours alone.", nullptr},
     kThreadsFlag,
@@ -39,7 +43,8 @@ const Command kServe = {
     "serve",
     "Serve models to devices over the link.",
     "Runs until Ctrl-C. Without --listen only this machine can connect; an endpoint that other "
-    "machines reach is refused unless --plaintext is given. Each device gets a runtime of its own "
+    "machines reach is refused unless --key-file or --plaintext is given. Each device gets a "
+    "runtime of its own "
     "as long as max_instances and memory_budget_mb of the service configuration allow. With --json "
     "the document is one line, written as soon as devices can connect: {\"version\": 1, "
     "\"listening\": [...], \"models\": [...]}.",
@@ -111,6 +116,19 @@ int run(Context& context) {
   options.models.max_instances = static_cast<uint32_t>(config.value().max_instances);
   options.models.memory_budget_bytes = static_cast<uint64_t>(config.value().memory_budget_mb) << 20;
   options.plaintext = context.args.given("--plaintext");
+  std::string key_file = config.value().key_file;
+  if (context.args.given("--key-file")) key_file = context.args.text("--key-file");
+  if (!key_file.empty()) {
+    if (options.plaintext)
+      return context.fail(
+          make_error(Code::kInvalid, "--plaintext beside a key file: leave one of them away"));
+    auto key = link::read_key_file(key_file);
+    if (!key) return context.fail(key.error());
+    options.secure = [key = key.value()](std::unique_ptr<link::Transport> plain,
+                                         int64_t deadline_ns) {
+      return link::secure_as_host(std::move(plain), key, deadline_ns);
+    };
+  }
   options.name = machine_name();
   auto models = open_models(config.value(), context.out, kClock, options.models);
   if (!models) return context.fail(models.error());

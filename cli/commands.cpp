@@ -3,10 +3,10 @@
 namespace outrider::cli {
 namespace {
 
-constexpr const Command* kCommands[] = {&kDemo,   &kInspect, &kRun,       &kBench,
-                                        &kParity, &kConform, &kMakeModel, &kConvert,
-                                        &kDoctor, &kServe,   &kJoin,      &kHelp};
-constexpr const char* kLater[] = {"chat", "loop", "link", "top"};
+constexpr const Command* kCommands[] = {&kDemo,    &kInspect,   &kRun,     &kBench,  &kParity,
+                                        &kConform, &kMakeModel, &kConvert, &kDoctor, &kServe,
+                                        &kJoin,    &kLink,      &kTop,     &kHelp};
+constexpr const char* kLater[] = {"chat", "loop"};
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 namespace outrider::cli {
 
 extern const Command kDemo, kInspect, kRun, kBench, kParity, kConform, kMakeModel, kDoctor, kServe,
-    kHelp;
+    kLink, kTop, kHelp;
 extern const Command kJoin, kConvert;
 
 std::span<const Command* const> commands();

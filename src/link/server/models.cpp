@@ -114,7 +114,10 @@ std::shared_ptr<Instance> Models::choose(Model& model, const Applicant& who, boo
   if (!may_take) return nullptr;
   std::shared_ptr<Instance> oldest;
   for (const auto& instance : model.instances) {
-    const bool silent = now - instance->heard_ns.load() > limits_.silence_ns;
+    // Whose run is at work sends nothing meanwhile, and is not silent.
+    const bool at_work = !instance->use.try_lock();
+    if (!at_work) instance->use.unlock();
+    const bool silent = !at_work && now - instance->heard_ns.load() > limits_.silence_ns;
     const bool allowed = who.take_over == wire::TakeOver::kAlways ||
                          (who.take_over == wire::TakeOver::kWhenSilent && silent);
     if (allowed && (oldest == nullptr || instance->heard_ns.load() < oldest->heard_ns.load()))

@@ -72,7 +72,8 @@ bool Peer::pump(int64_t deadline_ns) {
   if (got == Got::kLate) {
     if (channel_.has_tail()) channel_.flush(now);
     if (!said_hello_ && now - begun_ns_ > kHelloNs) return end(Cause::kDeadline, "no hello came");
-    if (now - channel_.last_received_ns() > kPeerSilenceNs) {
+    // A device that waits for a run sends nothing meanwhile.
+    if (now - std::max(channel_.last_received_ns(), run_ended_ns_) > kPeerSilenceNs) {
       ++core_->counters.silent_peers;
       return end(Cause::kDeadline, "nothing was heard of you");
     }
@@ -80,7 +81,18 @@ bool Peer::pump(int64_t deadline_ns) {
   }
   if (!take(in, got)) over_ = true;
   if (!over_ && !drain()) over_ = true;
+  show();
   return !over_;
+}
+
+void Peer::show() {
+  std::scoped_lock lock(shown_lock_);
+  if (shown_.name.empty()) shown_.name = hello_.name.view();
+  if (shown_.model != model_) shown_.model = model_;
+  shown_.epoch = lease_.epoch;
+  shown_.owner = lease_.instance && lease_.holds();
+  shown_.heard_ns = channel_.last_received_ns();
+  shown_.counters = channel_.counters();
 }
 
 void Peer::pump_while_busy() {
@@ -343,15 +355,14 @@ bool Peer::send_status(uint64_t request_id) {
 }
 
 std::string Peer::json() const {
-  std::unique_lock lock(io_, std::try_to_lock);
-  if (!lock.owns_lock()) return "{\"peer\":" + json_text("busy") + "}";
-  const wire::ChannelCounters& c = channel_.counters();
-  const int64_t heard_ms = (core_->clock.now_ns() - channel_.last_received_ns()) / 1'000'000;
+  std::scoped_lock lock(shown_lock_);
+  const wire::ChannelCounters& c = shown_.counters;
+  const int64_t heard_ms = (core_->clock.now_ns() - shown_.heard_ns) / 1'000'000;
   return "{\"peer\":" + json_text(channel_.facts().peer) +
          ",\"kind\":" + json_text(kind_name(channel_.facts().kind)) +
-         ",\"name\":" + json_text(hello_.name.view()) + ",\"model\":" + json_text(model_) +
-         ",\"epoch\":" + std::to_string(lease_.epoch) +
-         ",\"owner\":" + (lease_.instance && lease_.holds() ? "true" : "false") +
+         ",\"name\":" + json_text(shown_.name) + ",\"model\":" + json_text(shown_.model) +
+         ",\"epoch\":" + std::to_string(shown_.epoch) +
+         ",\"owner\":" + (shown_.owner ? "true" : "false") +
          ",\"heard_ms\":" + std::to_string(heard_ms) +
          ",\"received_bytes\":" + std::to_string(c.received_bytes) +
          ",\"sent_bytes\":" + std::to_string(c.sent_bytes) +

@@ -86,6 +86,7 @@ class Peer final : private wire::PayloadPlace {
   bool send_status(uint64_t request_id);
   bool on_bye();
 
+  void show();
   void take_buffers();
   void describe(wire::OpenReply& reply) const;
   bool drain();
@@ -109,10 +110,18 @@ class Peer final : private wire::PayloadPlace {
 
   const ServerCore* core_;
   wire::Channel channel_;
-  mutable std::mutex io_;  // channel, queues; not held inside a run
+  std::mutex io_;  // channel, queues; not held inside a run
+  struct Shown {   // what others may look at while the pump waits
+    std::string name, model;
+    uint32_t epoch = 0;
+    bool owner = false;
+    int64_t heard_ns = 0;
+    wire::ChannelCounters counters;
+  } shown_;
+  mutable std::mutex shown_lock_;
   std::atomic<bool> busy_{false};
   bool over_ = false, said_hello_ = false;
-  int64_t begun_ns_ = 0, busy_since_ns_ = 0;
+  int64_t begun_ns_ = 0, busy_since_ns_ = 0, run_ended_ns_ = 0;
 
   wire::Hello hello_;
   std::string model_;

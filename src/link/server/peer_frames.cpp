@@ -301,6 +301,8 @@ bool Peer::execute(const QueuedRun& queued) {
       if (reply.code == 0 && queued.run.push != 0) out_bytes = collect(queued.run.push, reply);
     }
     io_.lock();
+    run_ended_ns_ = core_->clock.now_ns();
+    if (lease_.holds()) core_->models.heard(lease_);
     busy_.store(false, std::memory_order_release);
   }
   reply.n_replaced = n_replaced_;

@@ -5,10 +5,12 @@
 
 #include <cstdio>
 #include <mutex>
+#include <optional>
 
 #include "abi/guard.h"
 #include "base/env.h"
 #include "base/json.h"
+#include "link/secure/secure.h"
 #include "link/transport/usb/usb_gadget.h"
 #include "providers/link/provider.h"
 
@@ -26,13 +28,17 @@ void report_open_failure(const Error& error) noexcept {
 
 class EndpointDialer final : public link::Dialer {
  public:
-  explicit EndpointDialer(link::Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
+  EndpointDialer(link::Endpoint endpoint, std::optional<link::SharedKey> key)
+      : endpoint_(std::move(endpoint)), key_(key) {}
   Result<std::unique_ptr<link::Transport>> dial(int64_t deadline_ns) override {
-    return link::connect_transport(endpoint_, deadline_ns);
+    auto plain = link::connect_transport(endpoint_, deadline_ns);
+    if (!plain || !key_) return plain;
+    return link::secure_as_device(std::move(plain.value()), *key_, deadline_ns);
   }
 
  private:
   link::Endpoint endpoint_;
+  std::optional<link::SharedKey> key_;
 };
 
 link::DeviceName device_name() {
@@ -74,8 +80,14 @@ Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
   device_config.deadline_ns = config.value().deadline_ms * 1'000'000;
   device_config.connect_ns = config.value().connect_ms * 1'000'000;
   device_config.name = device_name();
+  std::optional<link::SharedKey> key;
+  if (!config.value().key_file.empty()) {
+    auto read = link::read_key_file(config.value().key_file);
+    if (!read) return read.error();
+    key = read.value();
+  }
   auto device = link::Device::open(
-      device_config, std::make_unique<EndpointDialer>(std::move(endpoint.value())), clock());
+      device_config, std::make_unique<EndpointDialer>(std::move(endpoint.value()), key), clock());
   if (!device) return device.error();
   return publish_remote_runtime(std::move(device.value()), config.value());
 }

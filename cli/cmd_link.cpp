@@ -1,0 +1,238 @@
+// outrider link check: measures a link. outrider top: shows a host at work.
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/printable.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/stats.h"
+#include "link/client/probe.h"
+#include "link/secure/secure.h"
+
+namespace outrider::cli {
+namespace {
+
+const MonotonicClock kClock;
+constexpr int64_t kConnectNs = 5'000'000'000, kStatusNs = 2'000'000'000;
+
+class EndpointDialer final : public link::Dialer {
+ public:
+  EndpointDialer(link::Endpoint endpoint, std::optional<link::SharedKey> key)
+      : endpoint_(std::move(endpoint)), key_(key) {}
+  Result<std::unique_ptr<link::Transport>> dial(int64_t deadline_ns) override {
+    auto plain = link::connect_transport(endpoint_, deadline_ns);
+    if (!plain || !key_) return plain;
+    return link::secure_as_device(std::move(plain.value()), *key_, deadline_ns);
+  }
+
+ private:
+  link::Endpoint endpoint_;
+  std::optional<link::SharedKey> key_;
+};
+
+Result<std::unique_ptr<link::Connection>> connect(const std::string& text,
+                                                  const std::string& key_file) {
+  auto endpoint = link::parse_endpoint(text);
+  if (!endpoint) return endpoint.error();
+  std::optional<link::SharedKey> key;
+  if (!key_file.empty()) {
+    auto read = link::read_key_file(key_file);
+    if (!read) return read.error();
+    key = read.value();
+  }
+  EndpointDialer dialer(endpoint.value(), key);
+  link::DeviceName name;
+  name.name = "outrider";
+  (void)!::getrandom(&name.client_id, sizeof name.client_id, 0);
+  link::LinkError why;
+  auto connection = link::Connection::make(dialer, kClock, name, kClock.now_ns() + kConnectNs, why);
+  if (connection == nullptr) return why.error;
+  return connection;
+}
+
+// ---- link check
+// ----------------------------------------------------------------------------------
+
+constexpr Flag kKeyFileFlag = {"--key-file", "F", nullptr, "Shared key of the host.", parse_text};
+
+constexpr Flag kCheckFlags[] = {
+    {"--pings", "N", "200", "Round trips to measure.", parse_count},
+    kKeyFileFlag,
+    kJsonFlag,
+};
+constexpr Positional kCheckPositionals[] = {{"check", "What to do with the link."},
+                                            {"ENDPOINT", "tcp://HOST:PORT, usb:SERIAL."}};
+
+Report check_report(const link::LinkMeasurement& m, const std::vector<std::string>& words,
+                    bool good) {
+  return {{"host", shown(m.host)},
+          {"peer", m.peer},
+          {"kind", m.kind},
+          {"wire_version", m.version},
+          {"round_trip_us", percentiles_report(percentiles(m.trip_us))},
+          {"sent", m.sent},
+          {"lost", m.lost},
+          {"corrupted", m.corrupted},
+          {"resyncs", m.resyncs},
+          {"to_host_mb_s", m.forth_mb_s},
+          {"to_device_mb_s", m.back_mb_s},
+          {"clock_offset_ns", m.clock_known ? Report(m.offset_ns) : Report(nullptr)},
+          {"clock_bound_ns", m.clock_known ? Report(m.bound_ns) : Report(nullptr)},
+          {"good", good},
+          {"verdict", words}};
+}
+
+int run_check(Context& context) {
+  if (context.args.positional(0) != "check")
+    return context.fail(make_error(Code::kInvalid, "link: \"%.80s\" is unknown; there is \"check\"",
+                                   context.args.positional(0).c_str()));
+  auto connection = connect(context.args.positional(1), context.args.text("--key-file"));
+  if (!connection) return context.fail(connection.error());
+  link::ProbeOptions options;
+  options.n_pings = static_cast<int>(context.args.integer("--pings"));
+  link::LinkMeasurement m;
+  if (auto measured = link::measure_link(*connection.value(), kClock, options, m); !measured)
+    return context.fail(measured.error());
+  bool good = false;
+  const auto words = link::judge_link(m, good);
+  const Percentiles p = percentiles(m.trip_us);
+  Output& out = context.out;
+  out.text("{} at {} ({}), wire version {}\n", m.host, m.peer, m.kind, m.version);
+  out.text("round trip us   p50 {:.1f}  p95 {:.1f}  {}max {:.1f}  ({} of {} answered)\n", p.p50,
+           p.p95, p.p99 ? fmt::format("p99 {:.1f}  ", *p.p99) : std::string(), p.max,
+           m.sent - m.lost, m.sent);
+  out.text("throughput MB/s {:.1f} to the host, {:.1f} to the device\n", m.forth_mb_s, m.back_mb_s);
+  if (m.clock_known)
+    out.text("clocks          the host's is {:.6f} s from ours, known to {:.1f} us\n",
+             static_cast<double>(m.offset_ns) / 1e9, static_cast<double>(m.bound_ns) / 1e3);
+  for (const std::string& line : words) out.text("{}\n", line);
+  out.document(check_report(m, words, good));
+  return good ? kGood : kBad;
+}
+
+// ---- top
+// -----------------------------------------------------------------------------------------
+
+constexpr Flag kTopFlags[] = {
+    {"--every", "SECONDS", "1", "Time between two looks.", parse_duration},
+    kKeyFileFlag,
+    kJsonFlag,
+};
+constexpr Positional kTopPositionals[] = {{"ENDPOINT", "tcp://HOST:PORT, usb:SERIAL."}};
+
+volatile std::sig_atomic_t g_stop = 0;
+
+int64_t value_of(const link::wire::StatusReply& status, std::string_view name) {
+  for (const link::wire::Counter& counter : status.counters.items)
+    if (counter.name.view() == name) return counter.value;
+  return 0;
+}
+
+Report top_report(const link::wire::StatusReply& status, double trip_us) {
+  Report counters = Report::object();
+  for (const link::wire::Counter& counter : status.counters.items)
+    counters[shown(counter.name.view())] = counter.value;
+  auto host = Json::parse(status.json.view());
+  return {{"counters", counters},
+          {"round_trip_us", trip_us},
+          {"host", host ? report_of(host.value()) : Report(nullptr)}};
+}
+
+std::string text_member(const Report& object, const char* key) {
+  if (!object.is_object() || !object.contains(key)) return "-";
+  const Report& value = object[key];
+  return value.is_string() ? value.get<std::string>() : to_json_text(value, -1);
+}
+
+// One screen of text: what is served, to whom, how fast.
+std::string screen(const Report& now, const link::wire::StatusReply& status, double trip_us,
+                   double runs_per_s) {
+  const Report& host = now["host"];
+  std::string out = fmt::format("{}  up {} ms  round trip {:.0f} us  {:.1f} runs/s\n",
+                                shown(text_member(host, "name")),
+                                shown(text_member(host, "uptime_ms")), trip_us, runs_per_s);
+  for (const char* list : {"models", "peers"}) {
+    if (!host.is_object() || !host.contains(list)) continue;
+    for (const Report& row : host[list]) {
+      out += list[0] == 'm' ? "  model " : "  peer  ";
+      out += shown(text_member(row, list[0] == 'm' ? "name" : "peer"), 60);
+      if (list[0] == 'm' && row.contains("instances"))
+        for (const Report& instance : row["instances"])
+          out +=
+              fmt::format("  [{} epoch {} heard {} ms]", shown(text_member(instance, "owner"), 40),
+                          text_member(instance, "epoch"), text_member(instance, "heard_ms"));
+      else
+        out += fmt::format("  {}  {}  in {} B  out {} B", shown(text_member(row, "name"), 40),
+                           shown(text_member(row, "model"), 40), text_member(row, "received_bytes"),
+                           text_member(row, "sent_bytes"));
+      out += "\n";
+    }
+  }
+  out += fmt::format(
+      "  runs {}  failed {}  late {}  inputs {} ({} replaced)  corrupted {}  slow {}\n",
+      value_of(status, "runs"), value_of(status, "failed_runs"), value_of(status, "late_runs"),
+      value_of(status, "inputs"), value_of(status, "replaced_inputs"),
+      value_of(status, "corrupted"), value_of(status, "slow_peers"));
+  return out;
+}
+
+int run_top(Context& context) {
+  auto connection = connect(context.args.positional(0), context.args.text("--key-file"));
+  if (!connection) return context.fail(connection.error());
+  Output& out = context.out;
+  const bool live = !out.json() && ::isatty(1) == 1;
+  const double every_s = context.args.real("--every");
+  if (live) std::signal(SIGINT, [](int) { g_stop = 1; });
+  int64_t last_runs = -1, last_ns = 0;
+  do {
+    const int64_t begin = kClock.now_ns();
+    auto status = link::ask_status(*connection.value(), begin + kStatusNs);
+    if (!status) return context.fail(status.error());
+    const int64_t now = kClock.now_ns(), runs = value_of(status.value(), "runs");
+    const double trip_us = static_cast<double>(now - begin) / 1e3;
+    const double rate = last_runs < 0
+                            ? 0
+                            : static_cast<double>(runs - last_runs) * 1e9 /
+                                  static_cast<double>(std::max<int64_t>(now - last_ns, 1));
+    last_runs = runs, last_ns = now;
+    const Report report = top_report(status.value(), trip_us);
+    if (live) out.raw("\x1b[H\x1b[J");
+    out.lines(screen(report, status.value(), trip_us, rate));
+    out.document(report);
+    if (!live) break;
+    if (out.flush(kGood) != kGood) return kUsage;
+    const auto whole = static_cast<time_t>(every_s);
+    const timespec wait = {whole, static_cast<long>((every_s - static_cast<double>(whole)) * 1e9)};
+    ::nanosleep(&wait, nullptr);
+  } while (g_stop == 0);
+  return kGood;
+}
+
+}  // namespace
+
+const Command kLink = {
+    "link",
+    "Measure the link to a host and say what is wrong with it.",
+    "Round trips, throughput both ways, lost and damaged messages, offset of the two clocks, and a "
+    "verdict in words. Exit status 1 when something is wrong, 3 when there is no link.",
+    "outrider link check tcp://127.0.0.1:5610",
+    kCheckPositionals,
+    kCheckFlags,
+    run_check};
+
+const Command kTop = {
+    "top",
+    "Show a link host at work: models, owners, rates.",
+    "On a terminal the view is refreshed until Ctrl-C; otherwise, and with --json, one look is "
+    "printed.",
+    "outrider top tcp://127.0.0.1:5610",
+    kTopPositionals,
+    kTopFlags,
+    run_top};
+
+}  // namespace outrider::cli

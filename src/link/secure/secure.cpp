@@ -1,0 +1,342 @@
+#include "link/secure/secure.h"
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+namespace outrider::link {
+namespace {
+
+constexpr size_t kNonceBytes = 32, kPointBytes = crypto_scalarmult_BYTES;
+constexpr size_t kProofBytes = crypto_auth_hmacsha512256_BYTES;
+constexpr size_t kOverheadBytes = crypto_secretstream_xchacha20poly1305_ABYTES;
+constexpr size_t kSealedBytes = kRecordBytes + kOverheadBytes;
+constexpr size_t kLengthBytes = 4;
+constexpr unsigned char kGreeting[8] = {'O', 'U', 'T', 'S', 1, 0, 0, 0};
+
+using Key = std::array<unsigned char, 32>;
+using Stream = crypto_secretstream_xchacha20poly1305_state;
+
+struct Offer {  // what each end says first
+  unsigned char greeting[8], nonce[kNonceBytes], point[kPointBytes];
+};
+static_assert(sizeof(Offer) == 72);
+
+// Wiped when it goes.
+template <class T>
+struct Secret : T {
+  ~Secret() { sodium_memzero(static_cast<T*>(this), sizeof(T)); }
+};
+
+Error refused(const char* what) {
+  return make_error(Code::kFailed, "security: %s", what);
+}
+
+Result<void> exchange_error(Io io, const char* when) {
+  if (io == Io::kLate)
+    return make_error(Code::kNotReady, "security: no proof in time %s; does the peer use a key?",
+                      when);
+  return make_error(Code::kFailed, "security: the peer ended the connection %s (%s)", when,
+                    io_name(io));
+}
+
+Result<void> put(Transport& to, const void* data, size_t n, int64_t deadline_ns, const char* when) {
+  const Piece piece = {static_cast<const std::byte*>(data), n};
+  const Moved moved = to.send({&piece, 1}, deadline_ns);
+  return moved.io == Io::kDone ? Result<void>() : exchange_error(moved.io, when);
+}
+
+Result<void> get(Transport& from, void* data, size_t n, int64_t deadline_ns, const char* when) {
+  auto* at = static_cast<std::byte*>(data);
+  for (size_t have = 0; have < n;) {
+    const Moved moved = from.receive({at + have, n - have}, deadline_ns);
+    have += moved.bytes;
+    if (moved.io != Io::kDone) return exchange_error(moved.io, when);
+  }
+  return {};
+}
+
+void make_offer(Offer& offer, Key& secret) {
+  std::memcpy(offer.greeting, kGreeting, sizeof kGreeting);
+  randombytes_buf(offer.nonce, sizeof offer.nonce);
+  randombytes_buf(secret.data(), secret.size());
+  crypto_scalarmult_base(offer.point, secret.data());
+}
+
+// HMAC over a role or purpose, then both offers.
+void authenticate(const Key& key, std::string_view purpose, const Offer& device, const Offer& host,
+          unsigned char out[kProofBytes]) {
+  crypto_auth_hmacsha512256_state state;
+  crypto_auth_hmacsha512256_init(&state, key.data(), key.size());
+  const auto add = [&](const void* data, size_t n) {
+    crypto_auth_hmacsha512256_update(&state, static_cast<const unsigned char*>(data), n);
+  };
+  add(purpose.data(), purpose.size());
+  add(&device, sizeof device);
+  add(&host, sizeof host);
+  crypto_auth_hmacsha512256_final(&state, out);
+  sodium_memzero(&state, sizeof state);
+}
+
+bool proves(const Key& key, std::string_view role, const Offer& device, const Offer& host,
+            const unsigned char proof[kProofBytes]) {
+  unsigned char want[kProofBytes];
+  authenticate(key, role, device, host, want);
+  return sodium_memcmp(want, proof, sizeof want) == 0;  // constant time
+}
+
+constexpr std::string_view kHostRole = "outrider link host", kDeviceRole = "outrider link device";
+
+// Keys of both directions from the shared key and the agreement.
+bool stream_keys(const Key& key, const Key& secret, const Offer& device, const Offer& host,
+                 bool as_device, Key& forth, Key& back) {
+  Secret<Key> agreed, mixed;
+  if (crypto_scalarmult(agreed.data(), secret.data(), as_device ? host.point : device.point) != 0)
+    return false;
+  crypto_auth_hmacsha512256_state state;
+  crypto_auth_hmacsha512256_init(&state, key.data(), key.size());
+  crypto_auth_hmacsha512256_update(&state, agreed.data(), agreed.size());
+  crypto_auth_hmacsha512256_final(&state, mixed.data());
+  sodium_memzero(&state, sizeof state);
+  authenticate(mixed, "device to host", device, host, forth.data());
+  authenticate(mixed, "host to device", device, host, back.data());
+  return true;
+}
+
+// ---- the stream
+// ----------------------------------------------------------------------------------
+
+class SecureTransport final : public Transport {
+ public:
+  explicit SecureTransport(std::unique_ptr<Transport> inner)
+      : inner_(std::move(inner)),
+        facts_(inner_->facts()),
+        out_(kLengthBytes + kSealedBytes),
+        gather_(kRecordBytes),
+        in_(kLengthBytes + kSealedBytes),
+        plain_(kRecordBytes) {
+    facts_.encrypted = true;
+  }
+  ~SecureTransport() override {
+    sodium_memzero(&push_, sizeof push_);
+    sodium_memzero(&pull_, sizeof pull_);
+  }
+
+  Result<void> begin(const Key& send_key, const Key& receive_key, int64_t deadline_ns) {
+    unsigned char header[crypto_secretstream_xchacha20poly1305_HEADERBYTES];
+    crypto_secretstream_xchacha20poly1305_init_push(&push_, header, send_key.data());
+    OUTRIDER_TRY(put(*inner_, header, sizeof header, deadline_ns, "when the stream began"));
+    OUTRIDER_TRY(get(*inner_, header, sizeof header, deadline_ns, "when the stream began"));
+    if (crypto_secretstream_xchacha20poly1305_init_pull(&pull_, header, receive_key.data()) != 0)
+      return refused("the peer's stream does not begin as one");
+    return {};
+  }
+
+  // A record is sealed once. While it is not sent whole its bytes do not count as taken: the caller
+  // comes back with the same ones, which are then skipped.
+  Moved send(std::span<const Piece> pieces, int64_t deadline_ns) noexcept override {
+    Moved moved;
+    size_t piece = 0, offset = 0;
+    for (;;) {
+      if (sealed_ > 0) {
+        const Piece rest = std::span(out_).subspan(out_at_, out_end_ - out_at_);
+        const Moved sent = inner_->send({&rest, 1}, deadline_ns);
+        out_at_ += sent.bytes;
+        if (sent.io != Io::kDone) return {sent.io, moved.bytes};
+        skip(pieces, piece, offset, sealed_);
+        moved.bytes += sealed_;
+        sealed_ = 0;
+      }
+      if (!seal(pieces, piece, offset)) return moved;
+    }
+  }
+
+  Moved receive(std::span<std::byte> into, int64_t deadline_ns) noexcept override {
+    while (plain_at_ == plain_end_) {
+      if (broken_) return {Io::kBroken, 0};
+      const size_t want = in_n_ < kLengthBytes ? kLengthBytes : kLengthBytes + record_bytes();
+      if (in_n_ < want) {
+        const Moved got = inner_->receive(std::span(in_).subspan(in_n_, want - in_n_), deadline_ns);
+        in_n_ += got.bytes;
+        if (got.io != Io::kDone) return got.bytes > 0 ? Moved{got.io, 0} : got;
+        if (in_n_ == kLengthBytes && !length_is_sound()) broken_ = true;
+        continue;
+      }
+      open_record();
+    }
+    const size_t n = std::min(into.size(), plain_end_ - plain_at_);
+    std::memcpy(into.data(), plain_.data() + plain_at_, n);
+    plain_at_ += n;
+    return {Io::kDone, n};
+  }
+
+  void shut() noexcept override { inner_->shut(); }
+  const TransportFacts& facts() const noexcept override { return facts_; }
+
+ private:
+  static void skip(std::span<const Piece> pieces, size_t& piece, size_t& offset,
+                   size_t n) noexcept {
+    while (n > 0 && piece < pieces.size()) {
+      const size_t part = std::min(n, pieces[piece].size() - offset);
+      n -= part;
+      offset += part;
+      if (offset == pieces[piece].size()) ++piece, offset = 0;
+    }
+  }
+
+  // The next record from (piece, offset) on, which stay where they are. False: nothing is left.
+  bool seal(std::span<const Piece> pieces, size_t piece, size_t offset) noexcept {
+    size_t n = 0;
+    for (; piece < pieces.size() && n < kRecordBytes; ++piece, offset = 0) {
+      const size_t part = std::min(kRecordBytes - n, pieces[piece].size() - offset);
+      if (part > 0) std::memcpy(gather_.data() + n, pieces[piece].data() + offset, part);
+      n += part;
+    }
+    if (n == 0) return false;
+    const auto length = static_cast<uint32_t>(n + kOverheadBytes);
+    std::memcpy(out_.data(), &length, sizeof length);
+    auto* out = reinterpret_cast<unsigned char*>(out_.data());
+    crypto_secretstream_xchacha20poly1305_push(
+        &push_, out + kLengthBytes, nullptr, reinterpret_cast<const unsigned char*>(gather_.data()),
+        n, out, kLengthBytes, crypto_secretstream_xchacha20poly1305_TAG_MESSAGE);
+    out_at_ = 0;
+    out_end_ = kLengthBytes + length;
+    sealed_ = n;
+    return true;
+  }
+
+  uint32_t record_bytes() const noexcept {
+    uint32_t length;
+    std::memcpy(&length, in_.data(), sizeof length);
+    return length;
+  }
+  bool length_is_sound() const noexcept {
+    return record_bytes() > kOverheadBytes && record_bytes() <= kSealedBytes;
+  }
+  void open_record() noexcept {
+    unsigned long long n = 0;
+    unsigned char tag = 0;
+    const auto* in = reinterpret_cast<const unsigned char*>(in_.data());
+    if (crypto_secretstream_xchacha20poly1305_pull(
+            &pull_, reinterpret_cast<unsigned char*>(plain_.data()), &n, &tag, in + kLengthBytes,
+            record_bytes(), in, kLengthBytes) != 0) {
+      broken_ = true;
+      return;
+    }
+    plain_at_ = 0;
+    plain_end_ = n;
+    in_n_ = 0;
+  }
+
+  std::unique_ptr<Transport> inner_;
+  TransportFacts facts_;
+  Stream push_, pull_;
+  std::vector<std::byte> out_, gather_, in_, plain_;
+  size_t out_at_ = 0, out_end_ = 0, sealed_ = 0;
+  size_t in_n_ = 0, plain_at_ = 0, plain_end_ = 0;
+  bool broken_ = false;
+};
+
+Result<std::unique_ptr<Transport>> begin_stream(std::unique_ptr<Transport> inner, const Key& key,
+                                                const Key& secret, const Offer& device,
+                                                const Offer& host, bool as_device,
+                                                int64_t deadline_ns) {
+  Secret<Key> forth, back;
+  if (!stream_keys(key, secret, device, host, as_device, forth, back))
+    return refused("the peer's ephemeral key is none");
+  auto secure = std::make_unique<SecureTransport>(std::move(inner));
+  OUTRIDER_TRY(as_device ? secure->begin(forth, back, deadline_ns)
+                         : secure->begin(back, forth, deadline_ns));
+  return std::unique_ptr<Transport>(std::move(secure));
+}
+
+// Records are not cut to a grid; a medium that has one is a cable nobody else reaches.
+Result<void> check_grid(const Transport& inner) {
+  if (inner.facts().pad_grid_bytes <= 1) return {};
+  return make_error(Code::kFailed, "security: no key is used on %s: leave key_file away",
+                    kind_name(inner.facts().kind));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> secure_as_device(std::unique_ptr<Transport> inner,
+                                                    const SharedKey& key, int64_t deadline_ns) {
+  if (sodium_init() < 0) return refused("libsodium does not start");
+  OUTRIDER_TRY(check_grid(*inner));
+  Offer mine, theirs;
+  Secret<Key> secret;
+  make_offer(mine, secret);
+  unsigned char proof[kProofBytes];
+  OUTRIDER_TRY(put(*inner, &mine, sizeof mine, deadline_ns, "before its proof"));
+  OUTRIDER_TRY(get(*inner, &theirs, sizeof theirs, deadline_ns, "before its proof"));
+  if (std::memcmp(theirs.greeting, kGreeting, sizeof kGreeting) != 0)
+    return refused("the host does not speak with a key, but this device has one (key_file)");
+  OUTRIDER_TRY(get(*inner, proof, sizeof proof, deadline_ns, "before its proof"));
+  if (!proves(key.bytes, kHostRole, mine, theirs, proof))
+    return refused("the host has another key");
+  authenticate(key.bytes, kDeviceRole, mine, theirs, proof);
+  OUTRIDER_TRY(put(*inner, proof, sizeof proof, deadline_ns, "during our proof"));
+  return begin_stream(std::move(inner), key.bytes, secret, mine, theirs, true, deadline_ns);
+}
+
+Result<std::unique_ptr<Transport>> secure_as_host(std::unique_ptr<Transport> inner,
+                                                  const SharedKey& key, int64_t deadline_ns) {
+  if (sodium_init() < 0) return refused("libsodium does not start");
+  OUTRIDER_TRY(check_grid(*inner));
+  Offer mine, theirs;
+  Secret<Key> secret;
+  make_offer(mine, secret);
+  unsigned char proof[kProofBytes];
+  OUTRIDER_TRY(
+      get(*inner, theirs.greeting, sizeof theirs.greeting, deadline_ns, "at its first word"));
+  if (std::memcmp(theirs.greeting, kGreeting, sizeof kGreeting) != 0)
+    return refused("the device does not speak with a key, but this host has one (key_file)");
+  OUTRIDER_TRY(get(*inner, theirs.nonce, sizeof theirs - sizeof theirs.greeting, deadline_ns,
+                   "at its first word"));
+  authenticate(key.bytes, kHostRole, theirs, mine, proof);
+  OUTRIDER_TRY(put(*inner, &mine, sizeof mine, deadline_ns, "during our proof"));
+  OUTRIDER_TRY(put(*inner, proof, sizeof proof, deadline_ns, "during our proof"));
+  OUTRIDER_TRY(get(*inner, proof, sizeof proof, deadline_ns, "before its proof"));
+  if (!proves(key.bytes, kDeviceRole, theirs, mine, proof))
+    return refused("the device has another key");
+  return begin_stream(std::move(inner), key.bytes, secret, theirs, mine, false, deadline_ns);
+}
+
+Result<SharedKey> read_key_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return make_error(Code::kNotFound, "cannot open key file \"%.300s\": %s", path.c_str(),
+                      strerror(errno));
+  struct stat info = {};
+  std::array<unsigned char, kMostKeyBytes + 1> bytes;
+  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  const ssize_t n = regular ? ::read(fd, bytes.data(), bytes.size()) : -1;
+  ::close(fd);
+  if (n < 0)
+    return make_error(Code::kInvalid, "key file \"%.300s\": no regular file that can be read",
+                      path.c_str());
+  if ((info.st_mode & 077) != 0 || (info.st_uid != ::geteuid() && ::geteuid() != 0))
+    return make_error(Code::kInvalid,
+                      "key file \"%.300s\": mode %03o, others may read or write it; chmod 600 it",
+                      path.c_str(), info.st_mode & 0777);
+  if (static_cast<size_t>(n) < kLeastKeyBytes || static_cast<size_t>(n) > kMostKeyBytes)
+    return make_error(
+        Code::kInvalid,
+        "key file \"%.300s\": %zd bytes, allowed are %zu to %zu; make one with head -c 32 "
+        "/dev/urandom",
+        path.c_str(), n, kLeastKeyBytes, kMostKeyBytes);
+  if (sodium_init() < 0) return refused("libsodium does not start");
+  SharedKey key;
+  crypto_generichash(key.bytes.data(), key.bytes.size(), bytes.data(), static_cast<size_t>(n),
+                     nullptr, 0);
+  sodium_memzero(bytes.data(), bytes.size());
+  return key;
+}
+
+}  // namespace outrider::link

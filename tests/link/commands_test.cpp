@@ -1,0 +1,190 @@
+// serve, link check and top as a caller sees them: a server process, clients beside it.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "cli/support.h"
+
+namespace outrider::cli_test {
+namespace {
+
+// outrider serve as a process of its own; ended by SIGTERM.
+class ServeProcess {
+ public:
+  explicit ServeProcess(const std::vector<std::string>& words) {
+    int out[2];
+    EXPECT_EQ(::pipe(out), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(out[1], 1);
+      std::vector<std::string> all = {"outrider", "serve"};
+      all.insert(all.end(), words.begin(), words.end());
+      all.push_back("--json");
+      std::vector<char*> argv;
+      for (std::string& word : all) argv.push_back(word.data());
+      argv.push_back(nullptr);
+      ::execv(OUTRIDER_BUILD_DIR "/bin/outrider", argv.data());
+      ::_exit(127);
+    }
+    ::close(out[1]);
+    char byte;
+    while (::read(out[0], &byte, 1) == 1 && byte != '\n') line += byte;
+    ::close(out[0]);
+    auto json = Json::parse(line);
+    EXPECT_TRUE(json) << line;
+    const Json* listening = json ? json.value().find("listening") : nullptr;
+    if (listening != nullptr && !listening->items().empty())
+      endpoint = listening->items()[0].text();
+  }
+  ~ServeProcess() { end(); }
+  int end() {
+    if (pid_ <= 0) return -1;
+    ::kill(pid_, SIGTERM);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string line, endpoint;
+
+ private:
+  pid_t pid_ = -1;
+};
+
+std::string remote_config(const std::string& name, const std::string& endpoint,
+                          const std::string& more = "") {
+  return write(scratch("link") + "/" + name, "{\"model_family\":\"remote\",\"endpoint\":\"" +
+                                                 endpoint + "\",\"model\":\"default\"" + more +
+                                                 "}");
+}
+
+std::string key_file(const std::string& name, char fill) {
+  const std::string path = write(scratch("link") + "/" + name, std::string(32, fill));
+  ::chmod(path.c_str(), 0600);
+  return path;
+}
+
+std::vector<std::string> fake_served() {
+  return {fake_config(), "--provider", fake_provider(), "--listen", "tcp://127.0.0.1:0"};
+}
+
+TEST(Serve, says_in_one_line_where_it_listens_and_ends_in_order) {
+  ServeProcess serve(fake_served());
+  EXPECT_NE(serve.line.find("{\"version\":1,\"listening\":[\"tcp://127.0.0.1:"), std::string::npos)
+      << serve.line;
+  EXPECT_EQ(serve.end(), 0);
+}
+
+TEST(Serve, serves_a_policy_that_run_uses_like_a_local_one) {
+  const std::string policy = tiny_policy();
+  if (policy.empty()) GTEST_SKIP() << "no make-model in this build";
+  ServeProcess serve({policy, "--listen", "tcp://127.0.0.1:0"});
+  const std::string remote = remote_config("run.json", serve.endpoint, ",\"deadline_ms\":20000");
+  const auto bench_local = document(run({"bench", policy, "--ticks", "3", "--json"}));
+  const auto bench_remote = document(run({"bench", remote, "--ticks", "3", "--json"}));
+  const auto sum = [](const Json& report) {
+    const Json* checksum = report.find("checksum");
+    return checksum == nullptr ? "none" : checksum->find("fnv1a64")->text();
+  };
+  EXPECT_NE(sum(bench_local), "none");
+  EXPECT_EQ(sum(bench_local), sum(bench_remote));
+}
+
+TEST(Link, check_measures_and_judges) {
+  ServeProcess serve(fake_served());
+  const Outcome outcome = run({"link", "check", serve.endpoint, "--json"});
+  EXPECT_NE(outcome.status, 2) << outcome.err;
+  EXPECT_NE(outcome.status, 3) << outcome.err;
+  const Json report = document(outcome);
+  EXPECT_EQ(report.find("lost")->integer(), 0);
+  EXPECT_EQ(report.find("corrupted")->integer(), 0);
+  EXPECT_GT(report.find("round_trip_us")->find("p50")->number(), 0);
+  EXPECT_GT(report.find("to_host_mb_s")->number(), 1);
+  EXPECT_TRUE(report.find("clock_offset_ns")->is_number());
+  EXPECT_FALSE(report.find("verdict")->items().empty());
+  // One machine: both clocks are the same one.
+  EXPECT_LE(std::abs(report.find("clock_offset_ns")->integer()),
+            report.find("clock_bound_ns")->integer() + 1000);
+}
+
+TEST(Link, check_of_nobody_is_a_link_failure) {
+  std::string endpoint;
+  {
+    ServeProcess serve(fake_served());
+    endpoint = serve.endpoint;
+  }
+  const Outcome outcome = run({"link", "check", endpoint, "--json"});
+  EXPECT_EQ(outcome.status, 3) << outcome.err;
+  EXPECT_NE(outcome.err.find("host gone"), std::string::npos) << outcome.err;
+  document(outcome);
+  EXPECT_EQ(run({"link", "check", "nonsense"}).status, 2);
+  EXPECT_EQ(run({"link", "mend", endpoint}).status, 2);
+  EXPECT_EQ(run({"run", remote_config("gone.json", endpoint), "--json"}).status, 3);
+}
+
+TEST(Top, shows_models_and_owners) {
+  ServeProcess serve(fake_served());
+  const Json report = document(run({"top", serve.endpoint, "--json"}));
+  EXPECT_EQ(report.find("host")->find("models")->items()[0].find("name")->text(), "default");
+  EXPECT_EQ(report.find("counters")->find("runs")->integer(), 0);
+  const Outcome text = run({"top", serve.endpoint});
+  EXPECT_EQ(text.status, 0);
+  EXPECT_NE(text.out.find("model default"), std::string::npos) << text.out;
+}
+
+TEST(Serve, FC45_other_machines_need_a_key_and_the_right_one) {
+  auto open = fake_served();
+  open.back() = "tcp://0.0.0.0:0";
+  const Outcome refused = run([&] {
+    std::vector<std::string> words = {"serve"};
+    words.insert(words.end(), open.begin(), open.end());
+    return words;
+  }());
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("--key-file"), std::string::npos) << refused.err;
+  auto keyed = fake_served();
+  keyed.insert(keyed.end(), {"--key-file", key_file("right.key", 'k')});
+  ServeProcess serve(keyed);
+  const std::string right = key_file("right.key", 'k'), wrong = key_file("wrong.key", 'w');
+  EXPECT_LE(run({"link", "check", serve.endpoint, "--key-file", right, "--pings", "20"}).status, 1);
+  const Outcome bad = run({"link", "check", serve.endpoint, "--key-file", wrong});
+  EXPECT_EQ(bad.status, 3);
+  EXPECT_NE(bad.err.find("security"), std::string::npos) << bad.err;
+  EXPECT_EQ(run({"link", "check", serve.endpoint}).status, 3) << "no key at all";
+  const std::string provider = OUTRIDER_BUILD_DIR "/lib/provider_link.so";
+  const Outcome conform =
+      run({"conform", provider,
+           remote_config("keyed.json", serve.endpoint, ",\"key_file\":\"" + right + "\"")});
+  EXPECT_EQ(conform.status, 0) << conform.out;
+  EXPECT_NE(conform.out.find(" 0 failed"), std::string::npos) << conform.out;
+}
+
+TEST(Serve, FC48_a_mistake_in_the_service_configuration_names_line_and_key) {
+  const auto serve = [](const std::string& text) {
+    return run({"serve", write(scratch("link") + "/service.json", text), "--json"});
+  };
+  const std::pair<const char*, const char*> bad[] = {
+      {"{\"models\":[]}", "models"},
+      {"{\"listen\":[\"tcp://127.0.0.1:0\"]}", "\"models\" is missing"},
+      {"{\"modles\":[]}", "did you mean \"models\""},
+      {"{\"models\":[{\"name\":\"a\",\"config\":\"x.json\",\"path\":1}]}", "unknown key \"path\""},
+      {"{\"max_instances\":0,\"models\":[{\"name\":\"a\",\"config\":\"x.json\"}]}",
+       "from 1 to 256"},
+      {"{\"http\":{},\"models\":[{\"name\":\"a\",\"config\":\"x.json\"}]}",
+       "not in this build yet"},
+  };
+  for (const auto& [text, says] : bad) {
+    const Outcome outcome = serve(text);
+    EXPECT_NE(outcome.status, 0) << text;
+    EXPECT_NE(outcome.err.find(says), std::string::npos) << text << "\n" << outcome.err;
+    document(outcome);
+  }
+}
+
+}  // namespace
+}  // namespace outrider::cli_test
