@@ -70,6 +70,7 @@ class NodeContext {
     Precision precision = Precision::kF32;
     Ops* ops = nullptr;
     OpsLimits* limits = nullptr;
+    double* flop = nullptr;
   };
 
   NodeContext(const Node& node, std::vector<Input> inputs, const Surroundings& around)
@@ -84,6 +85,8 @@ class NodeContext {
   int64_t opset() const { return around_.opset; }
   Ops& ops() const { return *around_.ops; }
   Precision precision() const { return around_.precision; }
+  // Multiplies and adds of one run, for estimates.
+  void count_flop(double flop) { *around_.flop += flop; }
   // The kernel will call Ops::linear with so many rows and inputs.
   void will_multiply(int64_t rows, int64_t n_in) {
     around_.limits->max_rows = std::max(around_.limits->max_rows, rows);

@@ -101,6 +101,7 @@ struct Model {
   std::vector<std::pair<std::string, int64_t>> other_domains;
   Graph graph;
   int64_t n_parameters = 0;  // values of all initializers
+  std::vector<std::string> external_files;
 };
 
 }  // namespace outrider::onnx

@@ -58,6 +58,7 @@ class Plan {
   size_t arena_bytes() const { return arena_bytes_; }
   size_t constant_bytes() const { return constant_bytes_; }  // packed weights included
   const OpsLimits& limits() const { return limits_; }
+  double flop() const { return flop_; }  // of one run: products and convolutions
 
  private:
   friend class Planner;
@@ -74,6 +75,7 @@ class Plan {
   std::vector<std::shared_ptr<const void>> kept_;
   size_t arena_bytes_ = 0, constant_bytes_ = 0;
   OpsLimits limits_;
+  double flop_ = 0;
 };
 
 // The mutable half: one arena, and the addresses of every step in it.

@@ -90,6 +90,7 @@ Result<Model> read_checked(std::span<const std::byte> bytes, const std::string& 
   if (!graph) return graph.error();
   model.graph = std::move(graph.value());
   model.n_parameters = context.n_parameters;
+  for (const auto& file : context.external) model.external_files.push_back(file.first);
   OUTRIDER_TRY(check_and_sort(model.graph, name));
   return model;
 }

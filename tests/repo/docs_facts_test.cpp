@@ -57,6 +57,20 @@ TEST(ConfigPage, tells_every_choice_of_the_choice_keys) {
     EXPECT_NE(page.find("`\"" + std::string(choice) + "\"`"), std::string::npos) << choice;
 }
 
+TEST(ConfigPage, has_a_row_for_every_key_of_family_onnx) {
+  const std::string page = read_text(kRoot / "docs/reference/config.md");
+  const std::string code = read_text(kRoot / "src/providers/onnx/onnx_open_config.cpp");
+  const auto keys = all_matches(code, R"re(_row\("([a-z0-9_]+)")re");
+  EXPECT_GE(keys.size(), 8u);
+  for (const std::string& key : keys) EXPECT_FALSE(row_of(page, key).empty()) << key;
+  const std::string onnx = read_text(kRoot / "docs/reference/onnx.md");
+  const auto counters = all_matches(read_text(kRoot / "src/providers/onnx/provider.cpp"),
+                                    R"re(\{"([a-z_]+)", &c\.)re");
+  EXPECT_GE(counters.size(), 8u);
+  for (const std::string& counter : counters)
+    EXPECT_NE(onnx.find("`" + counter + "`"), std::string::npos) << counter;
+}
+
 TEST(AbiPage, has_the_size_of_every_struct) {
   const std::string page = read_text(kRoot / "docs/reference/abi.md");
   const std::map<std::string, size_t> sizes = {

@@ -205,6 +205,7 @@ Prepared conv(NodeContext& c) {
   if (__builtin_mul_overflow(s.w.n_out(), s.n_k(), &n) || n > (int64_t{1} << 34))
     return c.unsupported("%lld places of a kernel of %lld values",
                          static_cast<long long>(s.w.n_out()), static_cast<long long>(s.n_k()));
+  c.count_flop(2.0 * static_cast<double>(n) * static_cast<double>(s.n_batch * s.out_channels));
   if (s.in_each == 1) return direct_conv(s, c.has(2), c.node().activation);
   constexpr int64_t kFewPlaces = 12;
   if (c.is_constant(1) && s.w.n_out() <= kFewPlaces) return row_conv(c, s, c.has(2));
@@ -283,6 +284,8 @@ Prepared conv_transpose(NodeContext& c) {
                    static_cast<long long>(out_channels));
   c.output(0, DType::kF32, window_shape(w, n_batch, out_channels));
   c.will_multiply(n_rows, in_each);
+  c.count_flop(2.0 * static_cast<double>(n_batch * group * n_rows) * static_cast<double>(in_each) *
+               static_cast<double>(n));
   c.will_multiply_by(n, in_each);
   c.scratch(static_cast<size_t>(n_rows * n + n_rows * in_each) * sizeof(float));
   const bool with_bias = c.has(2);

@@ -86,6 +86,7 @@ Prepared gemm(NodeContext& c) {
   const bool turn = s.trans_a && s.m > 1 && s.k > 1;
   if (turn) c.scratch(static_cast<size_t>(s.m * s.k) * sizeof(float));
   c.will_multiply(s.m, s.k);
+  c.count_flop(2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k));
   const Activation activation = c.node().activation;
   const auto after = [=](const Operands& o) {
     float* y = o.output<float>(0);
@@ -156,6 +157,7 @@ Prepared matmul(NodeContext& c) {
   if (b.rank() == 2 && c.is_constant(1)) {
     const int64_t rows = a.product(0, a.rank() - 1);
     c.will_multiply(rows, k);
+    c.count_flop(2.0 * static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k));
     const auto weight = pack_weight(c, c.constant<float>(1), n, k, false);
     if (!weight) return weight.error();
     return make_kernel([=, w = weight.value()](const Operands& o) {
@@ -168,6 +170,8 @@ Prepared matmul(NodeContext& c) {
   }
   if (with_bias) return c.wrong("three inputs");
   c.will_multiply(m, k);
+  c.count_flop(2.0 * static_cast<double>(batch.value().n_values() * m) * static_cast<double>(n) *
+               static_cast<double>(k));
   c.will_multiply_by(n, k);
   Shape batch_a = batch_of(a), batch_b = batch_of(b);
   const Loops loops(batch.value(), {&batch_a, &batch_b});

@@ -363,6 +363,8 @@ Prepared recurrent(NodeContext& c) {
     side.r = r.value();
   }
   c.will_multiply(s.n_times * s.n_batch, s.n_in);
+  c.count_flop(2.0 * static_cast<double>(s.n_directions * s.n_times * s.n_batch * width) *
+               static_cast<double>(s.n_in + s.n_hidden));
   c.will_multiply(s.n_batch, s.n_hidden);
   c.will_multiply_by(width, std::max(s.n_in, s.n_hidden));
   c.scratch(RecurrentKernel::scratch_values(s) * sizeof(float));

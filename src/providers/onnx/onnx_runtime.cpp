@@ -1,0 +1,438 @@
+#include "providers/onnx/onnx_runtime.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <set>
+
+#include "base/cpu_budget.h"
+#include "base/printable.h"
+#include "kernels/cpu_ops.h"
+
+namespace outrider {
+namespace {
+
+using onnx::TensorType;
+
+// A graph with less work than this is done before a second thread has heard of it.
+constexpr double kAloneFlop = 8e6;
+
+// Words of a file inside a JSON string of ours.
+std::string plain(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '"' || c == '\\' || c < ' '; }, '.');
+  return text;
+}
+
+bool has_port_type(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16 ||
+         dtype == DType::kU8 || dtype == DType::kBool || dtype == DType::kI32 ||
+         dtype == DType::kI64;
+}
+
+bool all_finite(DType dtype, const std::byte* data, size_t n_bytes, size_t& at, double& found) {
+  const size_t size = onnx::dtype_bytes(dtype);
+  for (at = 0; at * size < n_bytes; ++at) {
+    uint16_t half = 0;
+    float value = 0;
+    if (dtype == DType::kF32) {
+      std::memcpy(&value, data + at * size, sizeof value);
+    } else {
+      std::memcpy(&half, data + at * size, sizeof half);
+      value = dtype == DType::kF16 ? f16_to_f32(half) : bf16_to_f32(half);
+    }
+    if (std::isfinite(value)) continue;
+    found = static_cast<double>(value);
+    return false;
+  }
+  return true;
+}
+
+bool is_real(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16;
+}
+
+}  // namespace
+
+// ---- open ---------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<OnnxRuntime>> OnnxRuntime::open(const OnnxOpenConfig& config) {
+  std::unique_ptr<OnnxRuntime> runtime(new OnnxRuntime);
+  runtime->config_ = config;
+  auto file = open_onnx_file(config);
+  if (!file) return file.error();
+  runtime->file_ = file.value();
+  OUTRIDER_TRY(runtime->prepare());
+  runtime->warm_up();
+  return runtime;
+}
+
+Result<void> OnnxRuntime::prepare() {
+  const CpuBudget budget = cpu_budget();
+  const bool small = file_->plan->flop() < kAloneFlop;
+  const ThreadChoice choice =
+      choose_threads(config_.n_threads <= 0 && small ? 1 : config_.n_threads, budget);
+  // Threads beyond the CPUs of this process only wait for each other.
+  n_threads_ =
+      static_cast<int>(std::min(choice.n_threads, std::max(budget.n_allowed_cpus, uint32_t{1})));
+  threads_note_ = config_.n_threads <= 0 && small ? "1: a small graph"
+                  : choice.warning.empty()        ? budget.reason
+                                                  : choice.warning;
+  auto ops = make_cpu_ops({.n_threads = n_threads_});
+  if (!ops) return ops.error();
+  ops_ = std::move(ops.value());
+  auto run = onnx::Run::make(file_->plan, *ops_);
+  if (!run) return run.error();
+  run_ = std::move(run.value());
+  OUTRIDER_TRY(find_pairs());
+  OUTRIDER_TRY(add_ports());
+  OUTRIDER_TRY(add_history());
+  return add_stats();
+}
+
+// Given pairs, or those whose names say so: X with next_X or XN.
+Result<void> OnnxRuntime::find_pairs() {
+  const onnx::Plan& plan = *file_->plan;
+  auto given = parse_state_pairs(config_.state_pairs);
+  if (!given) return given.error();
+  std::vector<std::pair<std::string, std::string>> names = given.value();
+  if (config_.state_pairs.empty())
+    for (const onnx::Port& input : plan.inputs())
+      for (const std::string& name : {"next_" + input.name, input.name + "N"}) {
+        const int output = plan.find_output(name);
+        if (output < 0 || !(plan.outputs()[static_cast<size_t>(output)].type == input.type))
+          continue;
+        names.emplace_back(input.name, name);
+        break;
+      }
+  std::set<std::string> taken;
+  for (const auto& [x, y] : names) {
+    const int input = plan.find_input(x), output = plan.find_output(y);
+    if (input < 0 || output < 0)
+      return make_error(Code::kInvalid, "config: state_pairs: the model has no %s \"%s\"",
+                        input < 0 ? "input" : "output", printable(input < 0 ? x : y).c_str());
+    if (!taken.insert("i" + x).second || !taken.insert("o" + y).second)
+      return make_error(Code::kInvalid, "config: state_pairs names \"%s:%s\" twice",
+                        printable(x).c_str(), printable(y).c_str());
+    const Pair pair{static_cast<size_t>(input), static_cast<size_t>(output)};
+    const TensorType &in = plan.inputs()[pair.input].type, &out = plan.outputs()[pair.output].type;
+    if (!(in == out))
+      return make_error(Code::kShape, "config: state_pairs: %s is %s, %s is %s",
+                        printable(x).c_str(), in.text().c_str(), printable(y).c_str(),
+                        out.text().c_str());
+    pairs_.push_back(pair);
+  }
+  return {};
+}
+
+Result<void> OnnxRuntime::add_ports() {
+  const onnx::Plan& plan = *file_->plan;
+  const auto add = [&](const onnx::Port& from, bool is_input, size_t index) -> Result<void> {
+    const bool name_fits =
+        from.name.size() <= 96 && !from.name.empty() &&
+        std::ranges::all_of(from.name, [](char c) { return c > ' ' && c <= '~'; });
+    if (!name_fits)
+      return make_error(Code::kUnsupported,
+                        "%s: the name of %s \"%s\" cannot be a port's: 1..96 printable characters",
+                        short_path(config_.model_path).c_str(), is_input ? "input" : "output",
+                        printable(from.name).c_str());
+    if (!has_port_type(from.type.dtype))
+      return make_error(Code::kUnsupported, "%s: %s %s has element type %s, which no port has",
+                        short_path(config_.model_path).c_str(), is_input ? "input" : "output",
+                        from.name.c_str(), onnx::short_type_name(from.type.dtype));
+    PortInfo port;
+    port.name = from.name;
+    port.type = from.type;
+    port.is_input = is_input;
+    port.index = index;
+    port.frame = from.type.shape.rank() > 0 ? from.type.shape.back() : 1;
+    ports_.push_back(std::move(port));
+    return {};
+  };
+  for (size_t i = 0; i < plan.inputs().size(); ++i)
+    if (std::ranges::none_of(pairs_, [&](const Pair& p) { return p.input == i; }))
+      OUTRIDER_TRY(add(plan.inputs()[i], true, i));
+  for (size_t i = 0; i < plan.outputs().size(); ++i) OUTRIDER_TRY(add(plan.outputs()[i], false, i));
+  return {};
+}
+
+// Every f32 input whose last dimension is `history` frames long, when there is exactly one.
+Result<void> OnnxRuntime::add_history() {
+  if (config_.history == 1) return {};
+  PortInfo* stacked = nullptr;
+  for (PortInfo& port : ports_) {
+    if (!port.is_input || port.type.dtype != DType::kF32 || port.type.shape.rank() == 0) continue;
+    if (stacked != nullptr)
+      return make_error(
+          Code::kInvalid, "config: history is %lld, but inputs %s and %s could be the observation",
+          static_cast<long long>(config_.history), stacked->name.c_str(), port.name.c_str());
+    stacked = &port;
+  }
+  if (stacked == nullptr || stacked->frame % config_.history != 0)
+    return make_error(
+        Code::kShape, "config: history is %lld, %s%s%s", static_cast<long long>(config_.history),
+        stacked == nullptr ? "the model has no f32 input" : stacked->name.c_str(),
+        stacked == nullptr ? "" : " is ", stacked == nullptr ? "" : stacked->type.text().c_str());
+  stacked->stacked = true;
+  stacked->frame /= config_.history;
+  stacked->type.shape[stacked->type.shape.rank() - 1] = stacked->frame;
+  stacked->values.resize(static_cast<size_t>(stacked->type.shape.n_values()));
+  return {};
+}
+
+Result<void> OnnxRuntime::add_stats() {
+  if (config_.stats_path.empty()) return {};
+  auto stats = read_onnx_stats(config_.stats_path);
+  if (!stats) return stats.error();
+  stats_sha256_ = stats.value().sha256;
+  for (const bool is_input : {true, false})
+    for (auto& entry : is_input ? stats.value().inputs : stats.value().outputs) {
+      const std::string& name = entry.first;
+      PortStats& numbers = entry.second;
+      const auto port = std::ranges::find_if(ports_, [&](const PortInfo& p) {
+        return p.name == name && p.is_input == is_input && p.type.dtype == DType::kF32;
+      });
+      if (port == ports_.end())
+        return make_error(Code::kShape, "%s: there is no f32 %s port \"%s\"",
+                          short_path(config_.stats_path).c_str(), is_input ? "input" : "output",
+                          printable(name).c_str());
+      OUTRIDER_TRY(check_stats(numbers, port->frame, name, config_.stats_path));
+      port->has_stats = true;
+      port->stats = std::move(numbers);
+      if (!is_input) port->values.resize(static_cast<size_t>(port->type.shape.n_values()));
+    }
+  return {};
+}
+
+// Every step once, so that the first tick is like the thousandth; what it left is taken away.
+void OnnxRuntime::warm_up() {
+  run_->run();
+  for (size_t i = 0; i < file_->plan->inputs().size(); ++i)
+    std::ranges::fill(run_->input(i), std::byte{0});
+  counters_.warm_ups.fetch_add(1, std::memory_order_relaxed);
+}
+
+// ---- inputs -------------------------------------------------------------------------------------
+
+Code OnnxRuntime::fail(Code code, const char* format, ...) noexcept {
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(error_, sizeof error_, format, args);
+  va_end(args);
+  return code;
+}
+
+Code OnnxRuntime::set_input(uint32_t index, const void* data, uint64_t bytes) noexcept {
+  outputs_ready_ = false;
+  Code code = Code::kInvalid;
+  if (index >= ports_.size()) {
+    fail(code, "set_input: port %u does not exist; there are %zu", index, ports_.size());
+  } else if (!ports_[index].is_input) {
+    fail(code, "set_input: port %u (%s) is an output", index, ports_[index].name.c_str());
+  } else {
+    code = stage(ports_[index], data, bytes);
+    ports_[index].staged = code == Code::kOk;
+  }
+  if (code == Code::kOk)
+    error_[0] = 0;
+  else
+    counters_.refused_inputs.fetch_add(1, std::memory_order_relaxed);
+  return code;
+}
+
+Code OnnxRuntime::stage(PortInfo& port, const void* data, uint64_t bytes) noexcept {
+  const size_t wanted = port.type.n_bytes();
+  if (data == nullptr || bytes != wanted)
+    return fail(Code::kInvalid, "%s: %llu bytes%s, wanted %zu", port.name.c_str(),
+                static_cast<unsigned long long>(bytes), data == nullptr ? " at NULL" : "", wanted);
+  if (const Code code = check_values(port, data); code != Code::kOk) return code;
+  auto* to = port.stacked ? reinterpret_cast<std::byte*>(port.values.data())
+                          : run_->input(port.index).data();
+  std::memcpy(to, data, wanted);
+  if (port.has_stats)
+    normalise(port, reinterpret_cast<float*>(to), static_cast<int64_t>(wanted / sizeof(float)));
+  return Code::kOk;
+}
+
+Code OnnxRuntime::check_values(const PortInfo& port, const void* data) noexcept {
+  const auto* bytes = static_cast<const std::byte*>(data);
+  const size_t n_bytes = port.type.n_bytes();
+  size_t at = 0;
+  double found = 0;
+  if (is_real(port.type.dtype) && !all_finite(port.type.dtype, bytes, n_bytes, at, found))
+    return fail(Code::kInvalid, "%s: value %zu is %g, allowed are finite numbers",
+                port.name.c_str(), at, found);
+  if (port.type.dtype == DType::kBool)
+    for (at = 0; at < n_bytes; ++at)
+      if (static_cast<uint8_t>(bytes[at]) > 1)
+        return fail(Code::kInvalid, "%s: value %zu is %d, allowed are 0 and 1", port.name.c_str(),
+                    at, static_cast<int>(bytes[at]));
+  return Code::kOk;
+}
+
+void OnnxRuntime::normalise(const PortInfo& port, float* x, int64_t n) noexcept {
+  const PortStats& s = port.stats;
+  const bool one_mean = s.mean.size() == 1, one_scale = s.scale.size() == 1;
+  int64_t n_clipped = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<size_t>(i % port.frame);
+    float value = (x[i] - s.mean[one_mean ? 0 : at]) / s.scale[one_scale ? 0 : at];
+    if (s.clip > 0 && std::abs(value) > s.clip) {
+      value = value > 0 ? s.clip : -s.clip;
+      ++n_clipped;
+    }
+    x[i] = value;
+  }
+  if (n_clipped > 0) counters_.clipped_values.fetch_add(n_clipped, std::memory_order_relaxed);
+}
+
+// ---- stages -------------------------------------------------------------------------------------
+
+Code OnnxRuntime::reset() noexcept {
+  outputs_ready_ = false;
+  for (const Pair& pair : pairs_) std::ranges::fill(run_->input(pair.input), std::byte{0});
+  history_filled_ = false;
+  counters_.resets.fetch_add(1, std::memory_order_relaxed);
+  error_[0] = 0;
+  return Code::kOk;
+}
+
+// Oldest frame first. After a reset the first frame stands for all before it.
+void OnnxRuntime::push_history(PortInfo& port) noexcept {
+  auto* x = reinterpret_cast<float*>(run_->input(port.index).data());
+  const auto frame = static_cast<size_t>(port.frame), n = static_cast<size_t>(config_.history);
+  const size_t n_rows = port.values.size() / frame;
+  for (size_t row = 0; row < n_rows; ++row, x += n * frame) {
+    const float* newest = port.values.data() + row * frame;
+    if (history_filled_) std::memmove(x, x + frame, (n - 1) * frame * sizeof(float));
+    for (size_t i = history_filled_ ? n - 1 : 0; i < n; ++i)
+      std::memcpy(x + i * frame, newest, frame * sizeof(float));
+  }
+  history_filled_ = true;
+}
+
+Code OnnxRuntime::check_outputs() noexcept {
+  for (const PortInfo& port : ports_) {
+    if (port.is_input || !is_real(port.type.dtype)) continue;
+    const auto out = run_->output(port.index);
+    size_t at = 0;
+    double found = 0;
+    if (all_finite(port.type.dtype, out.data(), out.size(), at, found)) continue;
+    counters_.nonfinite_outputs.fetch_add(1, std::memory_order_relaxed);
+    return fail(Code::kFailed,
+                "infer: value %zu of %s is %g and nothing is delivered; the state stays as it was; "
+                "check weights and inputs",
+                at, port.name.c_str(), found);
+  }
+  return Code::kOk;
+}
+
+Code OnnxRuntime::infer() noexcept {
+  outputs_ready_ = false;
+  const int64_t start_ns = clock_.now_ns();
+  for (PortInfo& port : ports_)
+    if (port.is_input && !port.staged)
+      return fail(Code::kInvalid, "infer: port %s is not staged; set every input first",
+                  port.name.c_str());
+  for (PortInfo& port : ports_)
+    if (port.stacked) push_history(port);
+  run_->run();
+  if (const Code code = check_outputs(); code != Code::kOk) return code;
+  for (const Pair& pair : pairs_) {
+    const auto from = run_->output(pair.output);
+    if (!from.empty()) std::memcpy(run_->input(pair.input).data(), from.data(), from.size());
+  }
+  for (PortInfo& port : ports_) {
+    if (port.is_input || !port.has_stats) continue;
+    const auto* y = reinterpret_cast<const float*>(run_->output(port.index).data());
+    const PortStats& s = port.stats;
+    for (size_t i = 0; i < port.values.size(); ++i) {
+      const size_t at = i % static_cast<size_t>(port.frame);
+      float value = y[i];
+      if (s.clip > 0) value = std::clamp(value, -s.clip, s.clip);
+      port.values[i] =
+          value * s.scale[s.scale.size() == 1 ? 0 : at] + s.mean[s.mean.size() == 1 ? 0 : at];
+    }
+  }
+  outputs_ready_ = true;
+  counters_.ns_infer.store(clock_.now_ns() - start_ns, std::memory_order_relaxed);
+  counters_.runs.fetch_add(1, std::memory_order_relaxed);
+  error_[0] = 0;
+  return Code::kOk;
+}
+
+Code OnnxRuntime::run_stage(uint32_t executor_ref) noexcept {
+  if (executor_ref == kResetRef && stateful()) return reset();
+  if (executor_ref != kInferRef)
+    return fail(Code::kNotFound, "run_opaque: no stage %u; %s", executor_ref,
+                stateful() ? "there are 4 (reset) and 37 (infer)" : "there is 37 (infer)");
+  const Code code = infer();
+  if (code != Code::kOk) counters_.failed_runs.fetch_add(1, std::memory_order_relaxed);
+  return code;
+}
+
+Code OnnxRuntime::step() noexcept {
+  if (stateful()) (void)reset();
+  return run_stage(kInferRef);
+}
+
+Code OnnxRuntime::prepare_graph() noexcept {
+  return fail(Code::kUnsupported, "prepare: there are no graph variants");
+}
+
+Code OnnxRuntime::get_output(uint32_t index, void* out, uint64_t capacity,
+                             uint64_t* written) noexcept {
+  if (written == nullptr) return fail(Code::kInvalid, "get_output: written is NULL");
+  *written = 0;
+  if (index >= ports_.size())
+    return fail(Code::kInvalid, "get_output: port %u does not exist; there are %zu", index,
+                ports_.size());
+  const PortInfo& port = ports_[index];
+  if (port.is_input)
+    return fail(Code::kInvalid, "get_output: port %u (%s) is an input", index, port.name.c_str());
+  const size_t n_bytes = port.type.n_bytes();
+  *written = n_bytes;
+  if (out == nullptr || capacity < n_bytes)
+    return fail(Code::kNoMemory, "%s: %zu bytes are needed, room for %llu", port.name.c_str(),
+                n_bytes, static_cast<unsigned long long>(out == nullptr ? 0 : capacity));
+  if (!outputs_ready_) {
+    *written = 0;
+    return fail(Code::kNotReady, "%s: run infer first", port.name.c_str());
+  }
+  const void* from = port.has_stats ? static_cast<const void*>(port.values.data())
+                                    : run_->output(port.index).data();
+  if (n_bytes > 0) std::memcpy(out, from, n_bytes);
+  error_[0] = 0;
+  return Code::kOk;
+}
+
+// ---- status -------------------------------------------------------------------------------------
+
+std::string OnnxRuntime::describe() const {
+  const onnx::Plan& plan = *file_->plan;
+  std::string pairs;
+  for (const Pair& p : pairs_)
+    pairs += (pairs.empty() ? "" : ",") + plan.inputs()[p.input].name + ":" +
+             plan.outputs()[p.output].name;
+  char numbers[400];
+  std::snprintf(
+      numbers, sizeof numbers,
+      "\"opset\":%lld,\"parameters\":%lld,\"steps\":%zu,\"gflop\":%.9g,\"arena_bytes\":%zu,"
+      "\"constant_bytes\":%zu,\"threads\":%d,\"history\":%lld",
+      static_cast<long long>(file_->opset), static_cast<long long>(file_->n_parameters),
+      plan.n_steps(), plan.flop() * 1e-9, plan.arena_bytes(), plan.constant_bytes(), n_threads_,
+      static_cast<long long>(config_.history));
+  const char* precision = onnx_precision(config_) == Precision::kBf16   ? "bf16"
+                          : onnx_precision(config_) == Precision::kInt8 ? "int8"
+                                                                        : "f32";
+  return "{\"provider\":\"outrider\",\"model_family\":\"onnx\",\"units\":\"model\",\"model\":\"" +
+         plain(config_.model_path) + "\",\"precision\":\"" + precision + "\",\"kernel_table\":\"" +
+         ops_->kernel_table() + "\"," + numbers + ",\"threads_note\":\"" + plain(threads_note_) +
+         "\",\"dims\":\"" + plain(config_.dims) + "\",\"state_pairs\":\"" + plain(pairs) +
+         "\",\"statistics\":\"" + (stats_sha256_.empty() ? "none" : stats_sha256_) +
+         "\",\"producer\":\"" + plain(file_->producer) + "\"}";
+}
+
+}  // namespace outrider

@@ -1,0 +1,179 @@
+#include "providers/onnx/provider.h"
+
+#include <array>
+
+#include "abi/builder.h"
+#include "abi/guard.h"
+#include "outrider/ext/status.h"
+
+namespace outrider {
+namespace {
+
+// Owns everything the ABI object refers to; freed by the last release.
+struct Published {
+  std::unique_ptr<OnnxRuntime> runtime;
+  std::string description;
+  outrider_status_v1 status{};
+};
+
+OnnxRuntime& runtime_of(void* self) {
+  return *static_cast<Published*>(self)->runtime;
+}
+
+// ---- verbs --------------------------------------------------------------------------------------
+
+int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).set_input(port, data, bytes));
+}
+int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
+  if (self == nullptr) return FRT_ERR_INVALID;
+  return to_abi(runtime_of(self).get_output(port, out, capacity, written));
+}
+int prepare(void* self, uint32_t, uint64_t) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).prepare_graph());
+}
+int step(void* self) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).step());
+}
+int run_opaque(void* self, uint32_t executor_ref) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).run_stage(executor_ref));
+}
+const char* last_error(void* self) {
+  return self == nullptr ? "self is NULL" : runtime_of(self).last_error();
+}
+void release_owner(void* owner) {
+  delete static_cast<Published*>(owner);
+}
+
+// ---- status extension ---------------------------------------------------------------------------
+
+uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
+  const OnnxRuntime::Counters& c = runtime_of(self).counters();
+  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 8> rows = {
+      {{"runs", &c.runs},
+       {"failed_runs", &c.failed_runs},
+       {"refused_inputs", &c.refused_inputs},
+       {"nonfinite_outputs", &c.nonfinite_outputs},
+       {"resets", &c.resets},
+       {"clipped_values", &c.clipped_values},
+       {"warm_ups", &c.warm_ups},
+       {"ns_infer", &c.ns_infer}}};
+  for (size_t i = 0; i < rows.size() && i < capacity && out != nullptr; ++i)
+    out[i] = {rows[i].first, rows[i].second->load(std::memory_order_relaxed)};
+  return rows.size();
+}
+const char* status_describe(void* self) {
+  return static_cast<Published*>(self)->description.c_str();
+}
+
+// ---- descriptors --------------------------------------------------------------------------------
+
+uint32_t port_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return FRT_DTYPE_F32;
+    case DType::kF16:
+      return FRT_DTYPE_F16;
+    case DType::kBf16:
+      return FRT_DTYPE_BF16;
+    case DType::kI32:
+      return FRT_DTYPE_I32;
+    case DType::kI64:
+      return FRT_DTYPE_I64;
+    default:
+      return FRT_DTYPE_U8;  // a truth value is a byte, 0 or 1
+  }
+}
+
+// What a graph calls its actions is a port of actions; everything else is a plain array.
+uint32_t port_modality(const OnnxRuntime::PortInfo& port) {
+  const bool action = !port.is_input && port.type.dtype == DType::kF32 &&
+                      port.type.shape.rank() > 0 && port.name.find("action") != std::string::npos;
+  return action ? FRT_MODALITY_ACTION : FRT_MODALITY_TENSOR;
+}
+
+// Optional keys enter the identity when they can change a result and differ from their default.
+std::vector<std::pair<std::string, std::string>> identity_pairs(const OnnxRuntime& runtime) {
+  const OnnxOpenConfig& c = runtime.open_config();
+  const OnnxOpenConfig defaults;
+  std::vector<std::pair<std::string, std::string>> pairs = {
+      {"provider", "outrider"},
+      {"model_family", "onnx"},
+      {"model_path", c.model_path},
+      {"weights_sha256", runtime.file().sha256},
+  };
+  if (!runtime.file().external_sha256.empty())
+    pairs.emplace_back("external_sha256", runtime.file().external_sha256);
+  pairs.emplace_back("backend", c.backend);
+  pairs.emplace_back("stage_plan", runtime.stateful() ? "reset_infer" : "full");
+  if (c.precision != defaults.precision) pairs.emplace_back("precision", c.precision);
+  if (!c.dims.empty()) pairs.emplace_back("dims", c.dims);
+  if (!c.state_pairs.empty()) pairs.emplace_back("state_pairs", c.state_pairs);
+  if (!runtime.stats_sha256().empty()) pairs.emplace_back("stats_sha256", runtime.stats_sha256());
+  if (c.history != defaults.history) pairs.emplace_back("history", std::to_string(c.history));
+  return pairs;
+}
+
+// A metadata builder that is discarded unless it was consumed.
+class Builder {
+ public:
+  Builder() : handle_(frt_model_runtime_builder_create_metadata()) {}
+  ~Builder() {
+    if (handle_ != nullptr) frt_runtime_builder_finish(handle_, nullptr, nullptr, nullptr);
+  }
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+  frt_runtime_builder get() const { return handle_; }
+  void consumed() { handle_ = nullptr; }
+
+ private:
+  frt_runtime_builder handle_;
+};
+
+bool describe(frt_runtime_builder b, Published& published) {
+  const OnnxRuntime& runtime = *published.runtime;
+  bool ok = b != nullptr;
+  for (const auto& [key, value] : identity_pairs(runtime))
+    ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
+  ok = ok && frt_runtime_builder_set_manifest(b, published.description.c_str()) == 0;
+  for (const OnnxRuntime::PortInfo& port : runtime.ports()) {
+    const auto dims = port.type.shape.dims();
+    ok = ok && frt_runtime_builder_add_port(
+                   b, port.name.c_str(), port_modality(port), port_dtype(port.type.dtype),
+                   FRT_LAYOUT_FLAT, port.is_input ? FRT_PORT_IN : FRT_PORT_OUT, FRT_UPDATE_STAGED,
+                   port.is_input ? 1 : 0, dims.data(), static_cast<uint32_t>(dims.size()), 0,
+                   nullptr, 0, 0) == 0;
+  }
+  // The state is fresh at open: infer comes after reset in a whole tick, and may run without it.
+  if (runtime.stateful())
+    ok = ok && frt_runtime_builder_add_generic_stage(b, "reset", FRT_EXECUTOR_OPAQUE,
+                                                     OnnxRuntime::kResetRef, nullptr, 0) == 0;
+  ok = ok && frt_runtime_builder_add_generic_stage(b, "infer", FRT_EXECUTOR_OPAQUE,
+                                                   OnnxRuntime::kInferRef, nullptr, 0) == 0;
+  return ok && frt_runtime_builder_set_generic_stage_runner(b, &published, run_opaque) == 0;
+}
+
+}  // namespace
+
+Result<frt_model_runtime_v1*> publish_onnx_runtime(std::unique_ptr<OnnxRuntime> runtime) {
+  auto published = std::make_unique<Published>();
+  published->runtime = std::move(runtime);
+  published->description = published->runtime->describe();
+  published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
+                       status_describe};
+  Builder builder;
+  if (!describe(builder.get(), *published))
+    return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
+                      abi::builder_error(builder.get()));
+  const frt_model_runtime_verbs verbs = {
+      sizeof(frt_model_runtime_verbs), 0, set_input, get_output, prepare, step, last_error};
+  const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status}};
+  auto made = abi::finish_model(builder.get(), &verbs, published.get(), published.get(), nullptr,
+                                release_owner, extensions);
+  if (!made) return made.error();
+  builder.consumed();
+  published.release();  // release_owner frees it
+  return made;
+}
+
+}  // namespace outrider

@@ -1,0 +1,13 @@
+// From an OnnxRuntime to a frt_model_runtime_v1: ports, plan, identity, status.
+#pragma once
+#include <memory>
+
+#include "outrider/frt_v1.h"
+#include "providers/onnx/onnx_runtime.h"
+
+namespace outrider {
+
+// Takes the runtime over. Errors: kNoMemory, kInvalid (a broken descriptor: our mistake).
+Result<frt_model_runtime_v1*> publish_onnx_runtime(std::unique_ptr<OnnxRuntime> runtime);
+
+}  // namespace outrider
