@@ -1,18 +1,17 @@
 // outrider link check: measures a link. outrider top: shows a host at work.
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <ctime>
-#include <optional>
 
 #include "base/clock.h"
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/link_host.h"
+#include "cli/link_store.h"
 #include "cli/stats.h"
 #include "link/client/probe.h"
-#include "link/secure/secure.h"
 
 namespace outrider::cli {
 namespace {
@@ -20,37 +19,13 @@ namespace {
 const MonotonicClock kClock;
 constexpr int64_t kConnectNs = 5'000'000'000, kStatusNs = 2'000'000'000;
 
-class EndpointDialer final : public link::Dialer {
- public:
-  EndpointDialer(link::Endpoint endpoint, std::optional<link::SharedKey> key)
-      : endpoint_(std::move(endpoint)), key_(key) {}
-  Result<std::unique_ptr<link::Transport>> dial(int64_t deadline_ns) override {
-    auto plain = link::connect_transport(endpoint_, deadline_ns);
-    if (!plain || !key_) return plain;
-    return link::secure_as_device(std::move(plain.value()), *key_, deadline_ns);
-  }
-
- private:
-  link::Endpoint endpoint_;
-  std::optional<link::SharedKey> key_;
-};
-
 Result<std::unique_ptr<link::Connection>> connect(const std::string& text,
                                                   const std::string& key_file) {
-  auto endpoint = link::parse_endpoint(text);
-  if (!endpoint) return endpoint.error();
-  std::optional<link::SharedKey> key;
-  if (!key_file.empty()) {
-    auto read = link::read_key_file(key_file);
-    if (!read) return read.error();
-    key = read.value();
-  }
-  EndpointDialer dialer(endpoint.value(), key);
-  link::DeviceName name;
-  name.name = "outrider";
-  (void)!::getrandom(&name.client_id, sizeof name.client_id, 0);
+  auto dialer = make_dialer(text, key_file);
+  if (!dialer) return dialer.error();
   link::LinkError why;
-  auto connection = link::Connection::make(dialer, kClock, name, kClock.now_ns() + kConnectNs, why);
+  auto connection = link::Connection::make(
+      *dialer.value(), kClock, link_name(link::wire::kFeatures), kClock.now_ns() + kConnectNs, why);
   if (connection == nullptr) return why.error;
   return connection;
 }
@@ -61,12 +36,20 @@ Result<std::unique_ptr<link::Connection>> connect(const std::string& text,
 constexpr Flag kKeyFileFlag = {"--key-file", "F", nullptr, "Shared key of the host.", parse_text};
 
 constexpr Flag kCheckFlags[] = {
-    {"--pings", "N", "200", "Round trips to measure.", parse_count},
+    {"--pings", "N", "200", "check: round trips to measure.", parse_count},
+    {"--mmproj", "FILE", nullptr,
+     "push: vision file of a PI0 or PI0.5 policy, instead of the one beside it.", parse_text},
+    {"--name", "NAME", nullptr, "push: a label for people; the file's name if not given.",
+     parse_text},
+    {"--timeout", "SECONDS", "60", "push: give up when nothing moves for so long.", parse_duration},
     kKeyFileFlag,
     kJsonFlag,
 };
-constexpr Positional kCheckPositionals[] = {{"check", "What to do with the link."},
-                                            {"ENDPOINT", "tcp://HOST:PORT, usb:SERIAL."}};
+constexpr Positional kCheckPositionals[] = {
+    {"check|push|models|remove",
+     "Measure the link; bring a model file to the host, list what it keeps, remove a file."},
+    {"ENDPOINT", "tcp://HOST:PORT, usb:SERIAL."},
+    {"[FILE|SHA256]", "push: the model file. remove: the digest that models and push print."}};
 
 Report check_report(const link::LinkMeasurement& m, const std::vector<std::string>& words,
                     bool good) {
@@ -88,9 +71,12 @@ Report check_report(const link::LinkMeasurement& m, const std::vector<std::strin
 }
 
 int run_check(Context& context) {
-  if (context.args.positional(0) != "check")
-    return context.fail(make_error(Code::kInvalid, "link: \"%.80s\" is unknown; there is \"check\"",
-                                   context.args.positional(0).c_str()));
+  const std::string& word = context.args.positional(0);
+  if (is_store_verb(word)) return run_store_verb(context);
+  if (word != "check" || !context.args.positional(2).empty())
+    return context.fail(make_error(
+        Code::kInvalid, "link: \"%.80s\" is unknown; there are check, push, models, remove",
+        (word != "check" ? word : context.args.positional(2)).c_str()));
   auto connection = connect(context.args.positional(1), context.args.text("--key-file"));
   if (!connection) return context.fail(connection.error());
   link::ProbeOptions options;
@@ -217,10 +203,15 @@ int run_top(Context& context) {
 
 const Command kLink = {
     "link",
-    "Measure the link to a host and say what is wrong with it.",
-    "Round trips, throughput both ways, lost and damaged messages, offset of the two clocks, and a "
-    "verdict in words. Exit status 1 when something is wrong, 3 when there is no link.",
-    "outrider link check tcp://127.0.0.1:5610",
+    "Measure the link to a host; bring models there, list and remove them.",
+    "check tells round trips, throughput both ways, lost and damaged messages, offset of the two "
+    "clocks, and a verdict in words. push goes on where it was cut, whoever cut it, and sends "
+    "nothing that the host has; the file is usable there only when all its bytes agree with their "
+    "SHA-256. The vision file of a policy is pushed with it. A device then opens it with "
+    "\"model\": "
+    "\"<sha256>\". remove refuses what is in use. Exit status 1: something is wrong with the link, "
+    "or the host refused; 3: there is no link, or nothing moved for --timeout.",
+    "outrider link push tcp://127.0.0.1:5610 pi05.gguf",
     kCheckPositionals,
     kCheckFlags,
     run_check};

@@ -7,8 +7,10 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/service_config.h"
+#include "cli/stored_config.h"
 #include "link/secure/secure.h"
 #include "link/server/server.h"
+#include "link/server/stored_models.h"
 #include "link/transport/usb/host_listener.h"
 
 namespace outrider::cli {
@@ -21,6 +23,10 @@ constexpr Flag kFlags[] = {
      parse_text, true},
     {"--key-file", "F", nullptr,
      "Shared key of 32 bytes or more: devices must have it, and everything is encrypted.",
+     parse_text},
+    {"--store", "FOLDER", nullptr,
+     "Keep models that devices push (outrider link push) in this folder, and serve them by digest; "
+     "replaces the folder that CONFIG says.",
      parse_text},
     {"--plaintext", nullptr, nullptr,
      "Serve other machines without key and encryption: for a cable that is yours alone.", nullptr},
@@ -79,6 +85,17 @@ std::string machine_name() {
   return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "host";
 }
 
+// Empty when no folder is configured.
+Result<std::shared_ptr<store::Store>> open_store(const StoreConfig& config) {
+  if (config.folder.empty()) return std::shared_ptr<store::Store>();
+  store::Limits limits;
+  limits.reserve_bytes = static_cast<uint64_t>(config.reserve_mb) << 20;
+  limits.keep_models = static_cast<uint32_t>(config.keep_last);
+  auto opened = store::Store::open(config.folder, limits);
+  if (!opened) return opened.error();
+  return std::make_shared<store::Store>(std::move(opened.value()));
+}
+
 Result<std::unique_ptr<link::Models>> open_models(const ServiceConfig& config, Output& out,
                                                   const Clock& clock,
                                                   const link::ModelsLimits& limits) {
@@ -130,8 +147,17 @@ int run(Context& context) {
     };
   }
   options.name = machine_name();
+  if (context.args.given("--store")) config.value().store.folder = context.args.text("--store");
+  auto store = open_store(config.value().store);
+  if (!store) return context.fail(store.error());
+  options.store = store.value();
   auto models = open_models(config.value(), context.out, kClock, options.models);
   if (!models) return context.fail(models.error());
+  if (options.store != nullptr) {
+    const Wish wish = wish_of(context.args, kServe);
+    models.value()->set_catalog(std::make_unique<link::StoredModels>(
+        *options.store, [wish](const store::Lease& lease) { return source_of(lease, wish); }));
+  }
   auto server = link::Server::start(options, std::move(models.value()), kClock);
   if (!server) return context.fail(server.error());
   tell_ready(context.out, config.value(), *server.value());

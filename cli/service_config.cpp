@@ -71,6 +71,7 @@ std::string beside(const Where& where, const std::string& path) {
 Result<void> read_models(const Where& where, const Json& object, const Wish& wish,
                          std::vector<ServedModel>& out) {
   const Json* list = object.find("models");
+  if (list == nullptr && object.find("store") != nullptr) return {};  // devices bring them
   constexpr const char* kAllowed =
       "a list of {\"name\": 1 to 255 of A-Z a-z 0-9 . _ -, \"config\": path}";
   if (list == nullptr)
@@ -97,9 +98,24 @@ Result<void> read_models(const Where& where, const Json& object, const Wish& wis
   return {};
 }
 
+Result<void> read_store(const Where& where, const Json& object, StoreConfig& out) {
+  const Json* store = object.find("store");
+  if (store == nullptr) return {};
+  constexpr const char* kAllowed = "{\"folder\": path, \"reserve_mb\": N, \"keep_last\": N}";
+  static constexpr const char* kKeys[] = {"folder", "reserve_mb", "keep_last"};
+  if (!store->is_object()) return wrong(where, *store, "store", kAllowed);
+  OUTRIDER_TRY(check_names(where, *store, kKeys));
+  const Json* folder = store->find("folder");
+  if (folder == nullptr || !folder->is_string() || folder->text().empty())
+    return wrong(where, *store, "store", kAllowed);
+  out.folder = beside(where, folder->text());
+  OUTRIDER_TRY(read_number(where, *store, "reserve_mb", 0, kMaxMb, out.reserve_mb));
+  return read_number(where, *store, "keep_last", 0, 1024, out.keep_last);
+}
+
 Result<ServiceConfig> read_whole(const Where& where, const Json& object, const Wish& wish) {
-  static constexpr const char* kKeys[] = {"listen",        "memory_budget_mb", "models",  "http",
-                                          "max_instances", "max_peers",        "key_file"};
+  static constexpr const char* kKeys[] = {"listen",        "memory_budget_mb", "models",   "http",
+                                          "max_instances", "max_peers",        "key_file", "store"};
   OUTRIDER_TRY(check_names(where, object, kKeys));
   if (const Json* http = object.find("http"))
     return make_error(Code::kUnsupported, "%s:%u: key \"http\": not in this build yet",
@@ -113,6 +129,7 @@ Result<ServiceConfig> read_whole(const Where& where, const Json& object, const W
     if (!key->is_string()) return wrong(where, *key, "key_file", "a path");
     if (!key->text().empty()) out.key_file = beside(where, key->text());
   }
+  OUTRIDER_TRY(read_store(where, object, out.store));
   OUTRIDER_TRY(read_models(where, object, wish, out.models));
   return out;
 }

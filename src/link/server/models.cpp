@@ -92,14 +92,120 @@ Result<void> Models::add(std::string name, std::unique_ptr<ModelSource> source, 
   return {};
 }
 
+uint64_t Models::used_bytes() const {
+  uint64_t used = 0;
+  for (const auto& model : models_)
+    for (const auto& instance : model->instances) used += instance->bytes;
+  return used;
+}
+
 bool Models::room_for_another(const Model& model) const {
   if (model.instances.size() >= limits_.max_instances) return false;
   if (limits_.memory_budget_bytes == 0) return true;
-  uint64_t used = 0, next = 0;
-  for (const auto& each : models_)
-    for (const auto& instance : each->instances) used += instance->bytes;
+  uint64_t next = model.least_bytes;
   for (const auto& instance : model.instances) next = std::max(next, instance->bytes);
-  return used + next <= limits_.memory_budget_bytes;
+  return used_bytes() + next <= limits_.memory_budget_bytes;
+}
+
+// ---- models of the catalog
+// -----------------------------------------------------------------------
+
+namespace {
+
+// Under lock_, which every new holder takes: nobody else has it, nobody gets it.
+bool is_idle(const std::shared_ptr<Instance>& instance) {
+  return !instance->owned && instance.use_count() == 1;
+}
+
+}  // namespace
+
+// Under lock_. Moves the one that was not heard for longest to `closed`, which ends it outside the
+// lock. False: there is none.
+bool Models::close_oldest_idle(Instances& closed) {
+  Instances* in = nullptr;
+  size_t oldest = 0;
+  for (const auto& each : models_)
+    for (size_t i = 0; each->from_catalog && i < each->instances.size(); ++i) {
+      const auto& instance = each->instances[i];
+      if (!is_idle(instance)) continue;
+      if (in != nullptr && (*in)[oldest]->heard_ns.load() <= instance->heard_ns.load()) continue;
+      in = &each->instances;
+      oldest = i;
+    }
+  if (in == nullptr) return false;
+  closed.push_back(std::move((*in)[oldest]));
+  in->erase(in->begin() + static_cast<ptrdiff_t>(oldest));
+  return true;
+}
+
+// Under lock_. Until another one of `model` fits, as far as that goes.
+void Models::make_room(const Model& model, Instances& closed) {
+  while (model.instances.size() < limits_.max_instances && !room_for_another(model))
+    if (!close_oldest_idle(closed)) return;
+}
+
+void Models::close_idle(std::string_view key) {
+  Instances closed;
+  std::scoped_lock lock(lock_);
+  for (const auto& model : models_) {
+    if (!model->from_catalog || model->name != key) continue;
+    for (auto& instance : model->instances)
+      if (is_idle(instance)) closed.push_back(std::move(instance));
+    std::erase(model->instances, nullptr);
+  }
+}
+
+// What opening costs is known afterwards. Under lock_.
+Result<void> Models::keep_to_budget(Model& model, const std::shared_ptr<Instance>& opened,
+                                    Instances& closed) {
+  if (!model.from_catalog || limits_.memory_budget_bytes == 0) return {};
+  while (used_bytes() > limits_.memory_budget_bytes && close_oldest_idle(closed)) {
+  }
+  if (used_bytes() <= limits_.memory_budget_bytes) return {};
+  const Error error = no_room(model, opened->bytes);
+  model.least_bytes = std::max(model.least_bytes, opened->bytes);
+  std::erase(model.instances, opened);
+  return error;
+}
+
+Error Models::no_room(const Model& model, uint64_t wanted_bytes) const {
+  const uint64_t used = used_bytes();
+  return make_error(Code::kNoMemory,
+                    "model %.70s needs %" PRIu64 " MiB, what is open has %" PRIu64
+                    " MiB, allowed are %" PRIu64 " (memory_budget_mb of the host)",
+                    model.name.c_str(), wanted_bytes >> 20, used >> 20,
+                    limits_.memory_budget_bytes >> 20);
+}
+
+Error Models::unknown(std::string_view name, const char* more) const {
+  std::scoped_lock lock(lock_);
+  std::string names;
+  for (const auto& each : models_)
+    if (!each->from_catalog && names.size() < 200)
+      names += (names.empty() ? "" : ", ") + each->name;
+  return make_error(Code::kNotFound, "there is no model \"%s\" here; there are: %s%s%s",
+                    printable(name, 80).c_str(), names.c_str(), *more == '\0' ? "" : "; ", more);
+}
+
+Result<Models::Model*> Models::find_or_ask(std::string_view name) {
+  {
+    std::scoped_lock lock(lock_);
+    if (Model* known = find(name)) return known;
+  }
+  if (catalog_ == nullptr) return unknown(name, "");
+  auto found = catalog_->find(name);
+  if (!found && found.code() == Code::kNotFound) return unknown(name, found.error().text);
+  if (!found) return found.error();
+  std::scoped_lock lock(lock_);
+  for (const auto& known : models_)
+    if (known->from_catalog && known->name == found.value().key) return known.get();
+  auto model = std::make_unique<Model>();
+  model->name = std::move(found.value().key);
+  model->source = std::move(found.value().source);
+  model->least_bytes = found.value().least_bytes;
+  model->from_catalog = true;
+  models_.push_back(std::move(model));
+  return models_.back().get();
 }
 
 // Under lock_. `may_take`: also one that has another owner.
@@ -155,34 +261,31 @@ Error Models::busy(const Model& model) const {
 }
 
 Result<Lease> Models::acquire(std::string_view name, const Applicant& who) {
-  Model* model = nullptr;
-  {
-    std::scoped_lock lock(lock_);
-    model = find(name);
-    if (model == nullptr) {
-      std::string names;
-      for (const auto& each : models_) names += (names.empty() ? "" : ", ") + each->name;
-      return make_error(Code::kNotFound, "there is no model \"%s\" here; there are: %s",
-                        printable(name).c_str(), names.c_str());
-    }
-  }
+  auto known = find_or_ask(name);
+  if (!known) return known.error();
+  Model* const model = known.value();
   std::scoped_lock opening(model->opening);
   Lease lease;
+  Instances closed;
   bool open_another = false;
   {
     std::scoped_lock lock(lock_);
     std::shared_ptr<Instance> found = choose(*model, who, false);
     if (found == nullptr) {
+      make_room(*model, closed);
       open_another = room_for_another(*model);
       if (!open_another) found = choose(*model, who, true);
-      if (!open_another && found == nullptr) return busy(*model);
+      if (!open_another && found == nullptr)
+        return model->instances.empty() ? no_room(*model, model->least_bytes) : busy(*model);
     }
     if (found != nullptr) lease = hand_over(std::move(found), who);
   }
+  closed.clear();
   if (open_another) {
     auto opened = open_instance(*model);
     if (!opened) return opened.error();
     std::scoped_lock lock(lock_);
+    OUTRIDER_TRY(keep_to_budget(*model, opened.value(), closed));
     lease = hand_over(std::move(opened.value()), who);
   }
   if (lease.fresh) return lease;
@@ -207,6 +310,7 @@ std::string Models::json() const {
   const int64_t now = clock_->now_ns();
   std::string out = "[";
   for (const auto& model : models_) {
+    if (model->from_catalog && model->instances.empty()) continue;
     out += out.size() > 1 ? "," : "";
     out += "{\"name\":" + json_text(model->name) + ",\"sha256\":" + json_text(model->sha256) +
            ",\"instances\":[";

@@ -42,6 +42,19 @@ struct Lease {
   }
 };
 
+// Models that nobody named beforehand: found when a device asks for one. Called by several threads.
+class ModelCatalog {
+ public:
+  struct Found {
+    std::string key;  // what makes it the same model for everybody who asks
+    std::unique_ptr<ModelSource> source;
+    uint64_t least_bytes = 0;  // what an instance takes at least
+  };
+  virtual ~ModelCatalog() = default;
+  // [setup] Errors: kNotFound (no such model), others (there, but not to be had).
+  virtual Result<Found> find(std::string_view name) = 0;
+};
+
 struct ModelsLimits {
   uint32_t max_instances = 4;  // of one model
   uint64_t memory_budget_bytes =
@@ -62,10 +75,17 @@ class Models {
   // [setup] Adds a model; `open_now` opens its first instance. Errors: those of the open.
   Result<void> add(std::string name, std::unique_ptr<ModelSource> source, bool open_now);
 
+  // [setup] Before the first acquire: where a name is looked for that add() did not bring. Its
+  // models are held to the memory budget; instances that nobody owns are closed to make room.
+  void set_catalog(std::unique_ptr<ModelCatalog> catalog) { catalog_ = std::move(catalog); }
+
   // [setup] May open an instance (seconds). Errors: kNotFound (no such model, with those there
-  // are), kNotReady (busy: who owns it and since when it was heard), those of the open.
+  // are), kNotReady (busy: who owns it and since when it was heard), kNoMemory (the budget), those
+  // of the open.
   Result<Lease> acquire(std::string_view model, const Applicant& who);
   void release(const Lease& lease);
+  // [setup] Closes what the catalog's model of this key has open and nobody owns.
+  void close_idle(std::string_view key);
   // [hot]
   void heard(const Lease& lease) const {
     if (lease.instance) lease.instance->heard_ns.store(clock_->now_ns(), std::memory_order_relaxed);
@@ -80,18 +100,30 @@ class Models {
   struct Model {
     std::string name, sha256;
     std::unique_ptr<ModelSource> source;
+    bool from_catalog = false;
+    uint64_t least_bytes = 0;
     std::mutex opening;  // one open at a time; taken before lock_
     std::vector<std::shared_ptr<Instance>> instances;
   };
+  using Instances = std::vector<std::shared_ptr<Instance>>;
   Model* find(std::string_view name);
+  Result<Model*> find_or_ask(std::string_view name);
+  Error unknown(std::string_view name, const char* more) const;
+  uint64_t used_bytes() const;
+  bool close_oldest_idle(Instances& closed);
+  void make_room(const Model& model, Instances& closed);
+  Result<void> keep_to_budget(Model& model, const std::shared_ptr<Instance>& opened,
+                              Instances& closed);
   Result<std::shared_ptr<Instance>> open_instance(Model& model);
   std::shared_ptr<Instance> choose(Model& model, const Applicant& who, bool may_take);
   bool room_for_another(const Model& model) const;
   Lease hand_over(std::shared_ptr<Instance> instance, const Applicant& who);
   Error busy(const Model& model) const;
+  Error no_room(const Model& model, uint64_t wanted_bytes) const;
 
   ModelsLimits limits_;
   const Clock* clock_;
+  std::unique_ptr<ModelCatalog> catalog_;
   mutable std::mutex lock_;
   std::vector<std::unique_ptr<Model>> models_;
   uint32_t last_epoch_ = 0;

@@ -54,6 +54,7 @@ Peer::Peer(std::unique_ptr<Transport> transport, const ServerCore& core)
     : core_(&core), channel_(std::move(transport), core.clock), begun_ns_(core.clock.now_ns()) {
   ++core_->counters.peers;
   ++core_->counters.connections;
+  if (core.store != nullptr) store_.emplace(*core.store, channel_, core.clock, kPeerSendNs);
 }
 
 Peer::~Peer() {
@@ -72,8 +73,8 @@ bool Peer::pump(int64_t deadline_ns) {
   if (got == Got::kLate) {
     if (channel_.has_tail()) channel_.flush(now);
     if (!said_hello_ && now - begun_ns_ > kHelloNs) return end(Cause::kDeadline, "no hello came");
-    // A device that waits for a run sends nothing meanwhile.
-    if (now - std::max(channel_.last_received_ns(), run_ended_ns_) > kPeerSilenceNs) {
+    // A device that waits for a run, or for the store to read a file, sends nothing meanwhile.
+    if (now - std::max(channel_.last_received_ns(), work_ended_ns_) > kPeerSilenceNs) {
       ++core_->counters.silent_peers;
       return end(Cause::kDeadline, "nothing was heard of you");
     }
@@ -91,6 +92,7 @@ void Peer::show() {
   if (shown_.model != model_) shown_.model = model_;
   shown_.epoch = lease_.epoch;
   shown_.owner = lease_.instance && lease_.holds();
+  shown_.uploading = store_ && store_->is_uploading();
   shown_.heard_ns = channel_.last_received_ns();
   shown_.counters = channel_.counters();
 }
@@ -137,6 +139,7 @@ bool Peer::take(const wire::Incoming& in, Got got) {
   if (type == wire::type_of<wire::Open>()) return on_open(in);
   if (type == wire::type_of<wire::Read>()) return on_read(in);
   if (type == wire::type_of<wire::Prepare>()) return on_prepare(in);
+  if (StoreSession::takes(type)) return on_store(in);
   ++core_->counters.protocol_errors;
   return end(Cause::kProtocol, "a message that only a host sends");
 }
@@ -147,6 +150,9 @@ bool Peer::corrupted(const wire::Incoming& in) {
     ++n_inputs_;
     void_inputs("link: corrupted: an input was damaged on its way; stage all inputs again");
   }
+  // A chunk is missing from here on: a new connection goes on where the store is.
+  if (StoreSession::takes(in.header.type))
+    return end(Cause::kCorrupted, "a message for the store was damaged on its way; connect again");
   if ((in.header.flags & wire::kWantAnswer) == 0) return true;
   return fault(Cause::kCorrupted, Code::kDevice, in.header.type, 0, in.header.request_id,
                "link: corrupted: the message was damaged on its way");
@@ -216,6 +222,11 @@ bool Peer::on_open(const wire::Incoming& in) {
   if (open.role == static_cast<uint8_t>(wire::Role::kObserver)) {
     reply->code = to_abi(Code::kUnsupported);
     reply->text.assign("an observer needs no OPEN: STATUS is answered without");
+    return answer(*reply, in.header.request_id);
+  }
+  if (store_ && store_->is_uploading()) {
+    reply->code = to_abi(Code::kInvalid);
+    reply->text.assign("this connection is uploading; open the model on one of its own");
     return answer(*reply, in.header.request_id);
   }
   const Applicant who{hello_.client_id, std::string(hello_.name.view()),
@@ -295,6 +306,31 @@ void Peer::describe(wire::OpenReply& reply) const {
   }
 }
 
+// ---- the store
+// -----------------------------------------------------------------------------------
+
+bool Peer::on_store(const wire::Incoming& in) {
+  const uint16_t type = in.header.type;
+  if (!store_)
+    return fault(Cause::kNone, Code::kUnsupported, type, 0, in.header.request_id,
+                 "this host keeps no models: its configuration has no \"store\"");
+  if (type == wire::type_of<wire::StorePush>() && lease_.instance) {
+    wire::StoreState state;
+    state.is_answer = 1;
+    state.code = to_abi(Code::kInvalid);
+    state.text.assign("this connection has a model open; push on one of its own");
+    return answer(state, in.header.request_id);
+  }
+  if (wire::StoreRemove remove;
+      type == wire::type_of<wire::StoreRemove>() && wire::decode(in.body, remove))
+    core_->models.close_idle(remove.sha256.view());
+  const auto taken = store_->take(in);
+  work_ended_ns_ = core_->clock.now_ns();
+  if (taken || taken.code() == Code::kFailed) return static_cast<bool>(taken);
+  ++core_->counters.protocol_errors;
+  return end(Cause::kProtocol, taken.error().text);
+}
+
 // ---- telemetry: after every frame that is here
 // ---------------------------------------------------
 
@@ -363,6 +399,7 @@ std::string Peer::json() const {
          ",\"name\":" + json_text(shown_.name) + ",\"model\":" + json_text(shown_.model) +
          ",\"epoch\":" + std::to_string(shown_.epoch) +
          ",\"owner\":" + (shown_.owner ? "true" : "false") +
+         ",\"uploading\":" + (shown_.uploading ? "true" : "false") +
          ",\"heard_ms\":" + std::to_string(heard_ms) +
          ",\"received_bytes\":" + std::to_string(c.received_bytes) +
          ",\"sent_bytes\":" + std::to_string(c.sent_bytes) +

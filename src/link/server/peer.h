@@ -5,9 +5,11 @@
 #pragma once
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "link/server/models.h"
+#include "link/server/peer_store.h"
 #include "link/wire/channel.h"
 
 namespace outrider::link {
@@ -36,6 +38,7 @@ struct ServerCore {
   // The JSON document of a STATUS_REPLY.
   std::string (*status)(const void* user) = nullptr;
   const void* user = nullptr;
+  store::Store* store = nullptr;  // of models that devices push; the STORE messages need it
 };
 
 class Peer final : private wire::PayloadPlace {
@@ -81,6 +84,7 @@ class Peer final : private wire::PayloadPlace {
   bool on_run(const wire::Incoming& in);
   bool on_read(const wire::Incoming& in);
   bool on_prepare(const wire::Incoming& in);
+  bool on_store(const wire::Incoming& in);
   bool on_telemetry(const wire::Incoming& in);
   bool send_telemetry(const wire::Header& asked, uint32_t return_bytes);
   bool send_status(uint64_t request_id);
@@ -114,15 +118,16 @@ class Peer final : private wire::PayloadPlace {
   struct Shown {   // what others may look at while the pump waits
     std::string name, model;
     uint32_t epoch = 0;
-    bool owner = false;
+    bool owner = false, uploading = false;
     int64_t heard_ns = 0;
     wire::ChannelCounters counters;
   } shown_;
   mutable std::mutex shown_lock_;
   std::atomic<bool> busy_{false};
   bool over_ = false, said_hello_ = false;
-  int64_t begun_ns_ = 0, busy_since_ns_ = 0, run_ended_ns_ = 0;
+  int64_t begun_ns_ = 0, busy_since_ns_ = 0, work_ended_ns_ = 0;
 
+  std::optional<PeerStore> store_;
   wire::Hello hello_;
   std::string model_;
   Lease lease_;

@@ -37,6 +37,7 @@ void set_text(wire::Line& line, const char* text) {
 }  // namespace
 
 std::span<std::byte> Peer::place(const wire::Header& header, std::span<const std::byte> body) {
+  if (header.type == wire::type_of<wire::StoreChunk>() && store_) return store_->place();
   if (header.type != wire::type_of<wire::Input>() || !lease_.instance) return {};
   uint32_t port = 0;  // the first field of INPUT; the whole is decoded once it is known to be sound
   if (body.size() < sizeof port) return {};
@@ -301,7 +302,7 @@ bool Peer::execute(const QueuedRun& queued) {
       if (reply.code == 0 && queued.run.push != 0) out_bytes = collect(queued.run.push, reply);
     }
     io_.lock();
-    run_ended_ns_ = core_->clock.now_ns();
+    work_ended_ns_ = core_->clock.now_ns();
     if (lease_.holds()) core_->models.heard(lease_);
     busy_.store(false, std::memory_order_release);
   }

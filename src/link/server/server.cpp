@@ -36,6 +36,8 @@ Server::Server(const ServerOptions& options, std::unique_ptr<Models> models, con
   core_.host_id = random_id();
   core_.status = status_of;
   core_.user = this;
+  core_.store = options_.store.get();
+  if (core_.store != nullptr) core_.features |= wire::kFeatureStore;
 }
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options,

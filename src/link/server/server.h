@@ -19,6 +19,7 @@ struct ServerOptions {
   std::function<Result<std::unique_ptr<Transport>>(std::unique_ptr<Transport>, int64_t deadline_ns)>
       secure;
   bool plaintext = false;
+  std::shared_ptr<store::Store> store;  // of models that devices push; without one they cannot
 };
 
 inline constexpr const char* kDefaultListen = "tcp://127.0.0.1:5610";

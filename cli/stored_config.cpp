@@ -1,0 +1,46 @@
+#include "cli/stored_config.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace outrider::cli {
+namespace {
+
+bool is_gguf(const std::string& path) {
+  char magic[4] = {};
+  std::FILE* file = std::fopen(path.c_str(), "rbe");
+  if (file == nullptr) return false;
+  const bool whole = std::fread(magic, 1, sizeof magic, file) == sizeof magic;
+  std::fclose(file);
+  return whole && std::memcmp(magic, "GGUF", sizeof magic) == 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<link::ModelSource>> source_of(const store::Lease& lease, const Wish& wish) {
+  const store::EntryInfo& info = lease.info();
+  if (!is_gguf(lease.path()))
+    return make_error(Code::kUnsupported,
+                      "store: %.16s (%s) is no model file that this build runs; it runs GGUF "
+                      "policies",
+                      info.sha256.c_str(), shown(info.name, 80).c_str());
+  Wish own = wish;
+  std::erase_if(own.set, [](const auto& entry) {
+    return entry.first == "model_path" || entry.first == "mmproj_path";
+  });
+  const std::string* vision = nullptr;
+  for (const store::Lease& companion : lease.companions())
+    if (companion.info().role == store::Role::kProjector) vision = &companion.path();
+  if (vision == nullptr)
+    return make_error(Code::kInvalid,
+                      "store: %.16s (%s) was pushed without its vision file; `outrider link push` "
+                      "brings both",
+                      info.sha256.c_str(), shown(info.name, 80).c_str());
+  own.set.emplace_back("mmproj_path", *vision);
+  auto resolved = resolve(lease.path(), own);
+  if (!resolved) return resolved.error();
+  return std::unique_ptr<link::ModelSource>(std::make_unique<link::ProviderSource>(
+      std::move(resolved.value().provider_path), std::move(resolved.value().json)));
+}
+
+}  // namespace outrider::cli

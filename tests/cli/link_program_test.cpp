@@ -1,0 +1,232 @@
+// The program on both sides: outrider serve with a store, outrider link, outrider run.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <random>
+
+#include "cli/report/png.h"
+#include "cli/scene.h"
+#include "link_support.h"
+#include "support.h"
+
+namespace outrider::cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kTinySide = 56;  // pictures of the tiny policy
+
+// `outrider serve` as a process of its own, killed at the end.
+class Serve {
+ public:
+  Serve(const std::string& config, uint16_t port, const std::vector<std::string>& more = {}) {
+    int out[2];
+    EXPECT_EQ(::pipe2(out, O_CLOEXEC), 0);
+    std::vector<std::string> words = {std::string(OUTRIDER_BUILD_DIR) + "/bin/outrider",
+                                      "serve",
+                                      config,
+                                      "--listen",
+                                      tcp(port),
+                                      "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::dup2(out[1], 1);
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    ::close(out[1]);
+    std::string line;
+    for (char c = 0; c != '\n';) {
+      pollfd ready = {out[0], POLLIN, 0};
+      if (::poll(&ready, 1, 30'000) <= 0 || ::read(out[0], &c, 1) != 1) break;
+      line += c;
+    }
+    ::close(out[0]);
+    auto json = Json::parse(line);
+    EXPECT_TRUE(json) << line;
+    if (!json || json.value().find("listening") == nullptr) return;
+    endpoint_ = json.value().find("listening")->items().at(0).text();
+  }
+  ~Serve() { end(SIGTERM); }
+  void end(int signal) {
+    if (child_ <= 0) return;
+    ::kill(child_, signal);
+    ::waitpid(child_, nullptr, 0);
+    child_ = 0;
+  }
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  pid_t child_ = 0;
+  std::string endpoint_;
+};
+
+struct LinkProgram : ::testing::Test {
+  Folder folder;
+  const std::string config =
+      write(folder.at("service.json"), "{\"store\": {\"folder\": \"kept\", \"reserve_mb\": 1}}");
+  std::string random_file(size_t n_bytes, uint64_t seed) const {
+    return write(folder.at("file" + std::to_string(seed) + ".bin"),
+                 store::make_model(n_bytes, seed).bytes);
+  }
+};
+
+std::string text_at(const Json& json, const char* key) {
+  const Json* value = json.find(key);
+  return value != nullptr && value->is_string() ? value->text() : "";
+}
+
+TEST_F(LinkProgram, push_models_and_remove_speak_json_and_words) {
+  const Serve serve(config, 0);
+  const std::string path = random_file(300'000, 1);
+  const Outcome pushed = run({"link", "push", serve.endpoint(), path, "--json"});
+  ASSERT_EQ(pushed.status, 0) << pushed.err;
+  const Json report = document(pushed);
+  const std::string sha256 = text_at(report, "model");
+  ASSERT_EQ(sha256.size(), 64u);
+  EXPECT_EQ(report.find("files")->items().at(0).find("sent_bytes")->integer(), 300'000);
+  EXPECT_EQ(content(folder.at("kept/" + sha256 + "/data")), content(path));
+
+  const Outcome listed = run({"link", "models", serve.endpoint(), "--json"});
+  ASSERT_EQ(listed.status, 0) << listed.err;
+  const Json list = document(listed);
+  ASSERT_EQ(list.find("models")->items().size(), 1u);
+  const Json& entry = list.find("models")->items()[0];
+  EXPECT_EQ(text_at(entry, "sha256"), sha256);
+  EXPECT_EQ(text_at(entry, "state"), "published");
+  EXPECT_EQ(text_at(entry, "name"), "file1.bin");
+
+  const Outcome words = run({"link", "models", serve.endpoint()});
+  EXPECT_NE(words.out.find(sha256), std::string::npos) << words.out;
+  EXPECT_EQ(run({"link", "remove", serve.endpoint(), sha256}).status, 0);
+  const Outcome again = run({"link", "remove", serve.endpoint(), sha256, "--json"});
+  EXPECT_EQ(again.status, 1) << again.err;
+  EXPECT_EQ(document(again).find("error")->find("exit")->integer(), 1);
+}
+
+TEST_F(LinkProgram, statuses_tell_usage_refusal_and_link_apart) {
+  const std::string path = random_file(1000, 2);
+  EXPECT_EQ(run({"link", "pull", "tcp://127.0.0.1:1", path}).status, 2);
+  EXPECT_EQ(run({"link", "push", "tcp://127.0.0.1:1"}).status, 2);
+  EXPECT_EQ(run({"link", "models", "tcp://127.0.0.1:1", "more"}).status, 2);
+  EXPECT_EQ(run({"link", "push", "ftp://127.0.0.1:1", path}).status, 2);
+  EXPECT_EQ(run({"link", "push", "tcp://127.0.0.1:1", path + ".not"}).status, 2);
+  EXPECT_EQ(run({"link", "push", "tcp://127.0.0.1:1", write(folder.at("empty"), "")}).status, 2);
+  EXPECT_EQ(run({"link", "remove", "tcp://127.0.0.1:1", "12ab"}).status, 2);
+  const Outcome nobody = run({"link", "push", "tcp://127.0.0.1:1", path, "--json"});
+  EXPECT_EQ(nobody.status, 3) << nobody.err;
+  EXPECT_EQ(document(nobody).find("error")->find("exit")->integer(), 3);
+  EXPECT_EQ(run({"link", "models", "tcp://127.0.0.1:1"}).status, 3);
+}
+
+TEST_F(LinkProgram, a_store_that_is_written_wrongly_is_refused_with_its_line) {
+  const auto refused = [&](const std::string& text) {
+    return run({"serve", write(folder.at("bad.json"), text)});
+  };
+  const Outcome unknown = refused("{\n\"store\": {\"folder\": \"a\",\n \"keep_lats\": 3}}");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_NE(unknown.err.find("bad.json:3"), std::string::npos) << unknown.err;
+  EXPECT_NE(unknown.err.find("did you mean \"keep_last\""), std::string::npos) << unknown.err;
+  EXPECT_EQ(refused("{\"store\": {}}").status, 2);
+  EXPECT_EQ(refused("{\"store\": \"folder\"}").status, 2);
+  EXPECT_EQ(refused("{\"store\": {\"folder\": \"a\", \"reserve_mb\": -1}}").status, 2);
+  EXPECT_EQ(refused("{}").status, 2);
+}
+
+TEST_F(LinkProgram, FC42_a_host_that_is_killed_during_a_push_gets_the_rest_after_its_restart) {
+  constexpr size_t kBytes = 160'000'000;
+  const std::string path = folder.at("large.bin");
+  {  // bytes that differ everywhere, made faster than one at a time
+    std::ofstream file(path, std::ios::binary);
+    std::mt19937_64 rng(3);
+    std::vector<uint64_t> block(125'000);
+    for (size_t at = 0; at < kBytes; at += block.size() * 8) {
+      for (uint64_t& word : block) word = rng();
+      file.write(reinterpret_cast<const char*>(block.data()),
+                 static_cast<std::streamsize>(block.size() * 8));
+    }
+  }
+  auto serve = std::make_unique<Serve>(config, 0);
+  const std::string endpoint = serve->endpoint();
+  Outcome pushed;
+  std::thread device([&] { pushed = run({"link", "push", endpoint, path, "--json"}); });
+  // Killed when the upload has been under way for a while: what is safe by then is what counts.
+  const bool under_way = wait_for([&] {
+    for (const auto& each : fs::directory_iterator(folder.at("kept"))) {
+      if (each.path().extension() != ".part") continue;
+      struct stat journal = {};
+      if (::stat((each.path() / "journal").c_str(), &journal) == 0 && journal.st_size > 64 * 8)
+        return true;
+    }
+    return false;
+  });
+  serve->end(SIGKILL);
+  EXPECT_TRUE(under_way);
+  serve = std::make_unique<Serve>(config, port_of(endpoint));
+  device.join();
+  ASSERT_EQ(pushed.status, 0) << pushed.err;
+  const Json report = document(pushed);
+  EXPECT_GE(report.find("connections")->integer(), 2);
+  const Json& file = report.find("files")->items().at(0);
+  EXPECT_GE(file.find("resumed_at")->integer(), 16'000'000) << pushed.out;
+  EXPECT_TRUE(content(folder.at("kept/" + text_at(report, "model") + "/data")) == content(path));
+}
+
+TEST_F(LinkProgram, a_policy_that_was_pushed_answers_like_the_file_itself) {
+  const std::string policy = tiny_policy();
+  ASSERT_FALSE(policy.empty());
+  const Serve serve(config, 0, {"--threads", "1"});
+  const Outcome pushed = run({"link", "push", serve.endpoint(), policy, "--json"});
+  ASSERT_EQ(pushed.status, 0) << pushed.err;
+  const Json report = document(pushed);
+  ASSERT_EQ(report.find("files")->items().size(), 2u) << pushed.out;  // its vision file first
+  EXPECT_EQ(text_at(report.find("files")->items()[0], "role"), "projector");
+  const std::string sha256 = text_at(report, "model");
+  const std::string remote =
+      write(folder.at("remote.json"), "{\"model_family\": \"remote\", \"endpoint\": \"" +
+                                          serve.endpoint() + "\", \"model\": \"" + sha256 +
+                                          "\", \"deadline_ms\": 30000, \"connect_ms\": 30000}");
+  auto png = cli::encode_png(cli::Scene(kTinySide, kTinySide).draw(cli::Camera::kFront, 1));
+  const std::string picture = write(
+      folder.at("a.png"), {reinterpret_cast<const char*>(png.value().data()), png.value().size()});
+  const auto chunk_of = [&](const std::string& what, const std::string& out) {
+    const Outcome ran =
+        run({"run", what, "--image", picture, "--image", picture, "--prompt", "pick up the cup",
+             "--state", "0,0,0,0,0,0,0,0", "--out", folder.at(out)});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return content(folder.at(out));
+  };
+  const std::string here = chunk_of(policy, "here.npy"), there = chunk_of(remote, "there.npy");
+  EXPECT_FALSE(here.empty());
+  EXPECT_TRUE(here == there);
+  // Its vision file is needed, and nothing opens it alone.
+  const std::string vision = text_at(report.find("files")->items()[0], "sha256");
+  EXPECT_EQ(run({"link", "remove", serve.endpoint(), vision}).status, 1);
+}
+
+TEST_F(LinkProgram, FC47_a_pushed_configuration_is_not_opened_as_one) {
+  const Serve serve(config, 0);
+  const std::string path =
+      write(folder.at("evil.json"), "{\"model_family\": \"fake\", \"endpoint\": \"x\"}");
+  const Outcome pushed = run({"link", "push", serve.endpoint(), path, "--json"});
+  ASSERT_EQ(pushed.status, 0) << pushed.err;
+  const std::string remote =
+      write(folder.at("remote.json"), "{\"model_family\": \"remote\", \"endpoint\": \"" +
+                                          serve.endpoint() + "\", \"model\": \"" +
+                                          text_at(document(pushed), "model") + "\"}");
+  const Outcome ran = run({"run", remote, "--prompt", "x", "--state", "0"});
+  EXPECT_NE(ran.status, 0);
+  EXPECT_NE(ran.err.find("no model file"), std::string::npos) << ran.err;
+}
+
+}  // namespace
+}  // namespace outrider::cli_test
