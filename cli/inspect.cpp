@@ -275,7 +275,9 @@ Result<Inspection> inspect_config(const std::string& path, const Wish& wish) {
   if (!resolved) return resolved.error();
   Inspection inspection;
   if (!resolved.value().policy_dir.empty() && resolved.value().model_path.empty()) {
-    inspection = inspect_policy(resolved.value().policy_dir, resolved.value().json);
+    auto policy = inspect_policy(resolved.value().policy_dir, resolved.value().json);
+    if (!policy) return policy.error();
+    inspection = std::move(policy.value());
   } else if (resolved.value().family == "pi0" && !resolved.value().model_path.empty()) {
     auto model =
         inspect_gguf(resolved.value().model_path, resolved.value().mmproj_path, path, wish);

@@ -98,7 +98,7 @@ bool holds_policy(const std::string& path) {
   return file && has_policy(file.value());
 }
 
-Inspection inspect_policy(const std::string& path, const std::string& config_json) {
+Result<Inspection> inspect_policy(const std::string& path, const std::string& config_json) {
   Inspection inspection;
   Report& report = inspection.report;
   report["kind"] = is_folder(path)           ? "checkpoint folder"
@@ -111,7 +111,7 @@ Inspection inspect_policy(const std::string& path, const std::string& config_jso
     return inspection;
   };
   auto opened = open_any(path);
-  if (!opened) return refuse(opened.error());
+  if (!opened) return opened.error();
   auto json = Json::parse(config_json, Json::Dialect::kFlatOpen);
   auto config = json ? read_pi_open_config(json.value()) : Result<PiOpenConfig>(json.error());
   if (!config) return refuse(config.error());
