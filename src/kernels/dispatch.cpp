@@ -54,6 +54,7 @@ const KernelTable& avx512_table(Avx512 which) {
     if (!int8_dot) return t;
     std::memcpy(t.tile[kTileInt8], kAvx512VnniTiles, sizeof kAvx512VnniTiles);
     t.int8_shift = 128;
+    t.blocks = &kAvx512VnniBlocks;
     return t;
   };
   static const KernelTable plain = with("avx512", false, true),
@@ -97,6 +98,7 @@ const Choices& choices() {
         KernelTable t = kNeonTable;
         t.name = "neon_dot";
         std::memcpy(t.tile[kTileInt8], kNeonDotTiles, sizeof kNeonDotTiles);
+        t.blocks = &kNeonDotBlocks;
         return t;
       }();
       c.add(with_dot);

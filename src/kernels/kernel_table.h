@@ -22,6 +22,8 @@
 
 namespace outrider {
 
+struct BlockKernels;  // block_format.h
+
 constexpr int kPanelLanes = 16;    // outputs of one weight panel
 constexpr int kTileMaxRows = 14;   // rows of the largest tile
 constexpr int kTileMaxPanels = 8;  // panels of the widest tile
@@ -141,7 +143,12 @@ struct KernelTable {
   PeakLoop peak_f32, peak_bf16, peak_int8;
   // Reads all of data (64-byte aligned, a multiple of 1024 bytes) once; returns a sum of it.
   float (*read_all)(const float* data, int64_t bytes);
+
+  // Products with weights in blocks of 32 or 256 values.
+  const BlockKernels* blocks;
 };
+
+extern const BlockKernels kScalarBlocks;
 
 extern const KernelTable kScalarTable;
 #if defined(__x86_64__)
@@ -153,10 +160,12 @@ extern const PeakLoop kAvx512Bf16Peak;
 void pack_for_avx512_bf16(const float* const* rows, int32_t n_rows, int64_t n_k, uint16_t* out);
 extern const TileFn kAvx512VnniTiles[4][kTileMaxRows];
 extern const PeakLoop kAvx512VnniPeak;
+extern const BlockKernels kAvx2Blocks, kAvx512Blocks, kAvx512VnniBlocks;
 #elif defined(__aarch64__)
 extern const KernelTable kNeonTable;
 // What the dot product instructions of ARMv8.2 add.
 extern const TileFn kNeonDotTiles[4][kTileMaxRows];
+extern const BlockKernels kNeonBlocks, kNeonDotBlocks;
 #endif
 
 }  // namespace outrider

@@ -206,6 +206,7 @@ const KernelTable kAvx2Table = {
     {nullptr, 0},
     {nullptr, 0},
     read_all,
+    &kAvx2Blocks,
 };
 
 }  // namespace outrider

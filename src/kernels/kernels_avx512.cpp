@@ -184,6 +184,7 @@ const KernelTable kAvx512Table = {
     {nullptr, 0},
     {nullptr, 0},
     read_all,
+    &kAvx512Blocks,
 };
 
 }  // namespace outrider

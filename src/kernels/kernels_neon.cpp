@@ -197,6 +197,7 @@ const KernelTable kNeonTable = {
     {nullptr, 0},
     {nullptr, 0},
     read_all,
+    &kNeonBlocks,
 };
 
 }  // namespace outrider

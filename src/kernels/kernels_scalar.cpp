@@ -291,6 +291,7 @@ const KernelTable kScalarTable = {
     {nullptr, 0},
     {nullptr, 0},
     read_all,
+    &kScalarBlocks,
 };
 
 }  // namespace outrider

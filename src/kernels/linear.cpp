@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
+#include "kernels/block_linear.h"
 
 namespace outrider {
 namespace {
@@ -175,6 +176,10 @@ void LinearRunner::run(const Product& product) noexcept {
   OUTRIDER_ASSERT(product.out.y.data != x.data);
   OUTRIDER_ASSERT(static_cast<size_t>(x.rows) * static_cast<size_t>(x.cols + 1) * sizeof(float) <=
                   activations_.bytes());
+  if (block_of(static_cast<PackFormat>(product.w.format & kPackFormatMask)) >= 0)
+    return run_blocks(table_, pool_,
+                      {{activations_.data(), activations_.bytes()}, tiles_.data(), kTileBufferBytes},
+                      product);
   const Job job(product, table_, pool_.n_threads());
   if (job.format == PackFormat::kInt8) {
     quantize_activations(job);

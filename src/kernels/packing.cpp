@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/assert.h"
+#include "kernels/block_packing.h"
 #include "tensor/dtype.h"
 
 namespace outrider {
@@ -151,9 +152,43 @@ void pack_int8_panel(std::span<const Matrix> parts, const PackPlan& plan, const 
   std::memcpy(out + packed_n_k(plan.format, plan.n_in) * kPanelLanes, &tail, sizeof tail);
 }
 
+// Rows in blocks of another type than the panel's, requantised: a stack of several block types.
+void pack_stored_panel(std::span<const Matrix> parts, const PackPlan& plan, int64_t panel,
+                       std::byte* requantised, std::byte* out) {
+  const std::byte* rows[kPanelLanes];
+  for (int lane = 0; lane < kPanelLanes; ++lane) {
+    const SourceRow row = panel_row(parts, plan, panel, lane);
+    rows[lane] = row.data;
+    if (row.data == nullptr || block_format_of(row.dtype) == block_of(plan.format)) continue;
+    std::byte* to = requantised + static_cast<size_t>(lane) * row_bytes(DType::kQ8_0, plan.n_in);
+    rows[lane] = to;
+    for (int64_t k = 0; k < plan.n_in; k += kPieceValues) {
+      const int64_t n = std::min(kPieceValues, plan.n_in - k);
+      float values[kPieceValues];
+      read_f32(row, k, n, values);
+      quantize_row(DType::kQ8_0, values, to + row_bytes(DType::kQ8_0, k), n);
+    }
+  }
+  pack_block_panel(block_of(plan.format), rows, plan.n_in, out);
+}
+
+// A stack keeps its blocks when all of it is in blocks: of one type as they are, of several types
+// as Q8_0, which is finer than the others.
+int stored_blocks(std::span<const Matrix> parts) {
+  int format = block_format_of(parts[0].dtype);
+  for (const Matrix& part : parts) {
+    const int other = block_format_of(part.dtype);
+    if (other < 0 || format < 0) return -1;
+    if (other != format) format = kBlockQ8_0;
+  }
+  return format;
+}
+
 Result<PackFormat> choose_format(std::span<const Matrix> parts, Precision precision) {
   if (precision == Precision::kInt8) return PackFormat::kInt8;
   if (precision == Precision::kBf16) return PackFormat::kBf16Rounded;
+  if (precision == Precision::kStored && stored_blocks(parts) >= 0)
+    return static_cast<PackFormat>(static_cast<int>(PackFormat::kQ8_0) + stored_blocks(parts));
   bool all_f16 = true, all_bf16 = true;
   for (const Matrix& part : parts) {
     all_f16 = all_f16 && part.dtype == DType::kF16;
@@ -206,6 +241,11 @@ int64_t packed_panel_bytes(PackFormat format, int64_t n_in) {
       return packed_n_k(format, n_in) * kPanelLanes * 2;
     case PackFormat::kInt8:
       return packed_n_k(format, n_in) * kPanelLanes + static_cast<int64_t>(sizeof(Int8PanelTail));
+    case PackFormat::kQ8_0:
+    case PackFormat::kQ4_0:
+    case PackFormat::kQ4_K:
+    case PackFormat::kQ6_K:
+      return block_panel_bytes(block_of(format), n_in);
   }
   return 0;
 }
@@ -246,12 +286,21 @@ Result<void> pack_weights(std::span<const Matrix> parts, const PackPlan& plan,
                           const KernelTable& table, ThreadPool& pool, std::byte* storage) {
   const int n_threads = pool.n_threads();
   std::unique_ptr<PieceBuffer[]> pieces(new (std::nothrow) PieceBuffer[n_threads]);
-  if (!pieces) return make_error(Code::kNoMemory, "packing weights: no memory for its buffers");
+  const bool blocks = block_of(plan.format) >= 0;
+  bool requantise = false;
+  for (const Matrix& part : parts)
+    requantise = requantise || (blocks && block_format_of(part.dtype) != block_of(plan.format));
+  const size_t rows_bytes = requantise ? kPanelLanes * row_bytes(DType::kQ8_0, plan.n_in) : 1;
+  std::unique_ptr<std::byte[]> requantised(new (std::nothrow) std::byte[n_threads * rows_bytes]);
+  if (!pieces || !requantised)
+    return make_error(Code::kNoMemory, "packing weights: no memory for its buffers");
   pool.run([&](int t) {
     const Range range = part_of(plan.n_panels, t, n_threads);
     for (int64_t panel = range.first; panel < range.last; ++panel) {
       std::byte* out = storage + panel * plan.panel_bytes;
-      if (plan.format == PackFormat::kInt8) {
+      if (blocks) {
+        pack_stored_panel(parts, plan, panel, requantised.get() + t * rows_bytes, out);
+      } else if (plan.format == PackFormat::kInt8) {
         pack_int8_panel(parts, plan, table, panel, pieces[t], out);
       } else {
         pack_panel(parts, plan, panel, pieces[t], out);

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/result.h"
+#include "kernels/block_format.h"
 #include "kernels/kernel_table.h"
 #include "kernels/thread_pool.h"
 #include "tensor/ops.h"
@@ -17,6 +18,11 @@ enum class PackFormat : uint32_t {
   kBf16 = 3,         // [panel][k / 2][16][2] bf16, f32 activations
   kBf16Rounded = 4,  // the same bytes as kBf16; activations are rounded to bf16 too
   kInt8 = 5,         // [panel][k / 4][16][4] int8 + Int8PanelTail; activations become int8 too
+  // The blocks of the file (block_format.h); activations become int8 in blocks of 32.
+  kQ8_0 = 6,
+  kQ4_0 = 7,
+  kQ4_K = 8,
+  kQ6_K = 9,
 };
 inline constexpr uint32_t kPackFormatMask = 0xff;
 inline constexpr uint32_t kPackPaired = 0x100;  // panels alternate: gate 0, up 0, gate 1, up 1, ...
@@ -31,6 +37,11 @@ struct PackPlan {
   size_t bytes = 0;  // panels * panel_bytes
 };
 
+// The BlockFormat, or -1 where blocks are not kept.
+constexpr int block_of(PackFormat format) {
+  const int block = static_cast<int>(format) - static_cast<int>(PackFormat::kQ8_0);
+  return block >= 0 && block < kBlockFormats ? block : -1;
+}
 // n_in as packed: padded to even in the bf16 formats, to a multiple of 4 for int8.
 int64_t packed_n_k(PackFormat format, int64_t n_in);
 // Bytes of one panel.

@@ -17,6 +17,10 @@ enum class Precision : uint8_t {
   kF32,   // oracle: f32 products and sums; weights keep their stored value exactly
   kBf16,  // both operands rounded to bfloat16, f32 sums
   kInt8,  // weights and activations in 8 bits, i32 sums
+  // Weights as the file has them. Blocks (Q8_0, Q4_0, Q4_K, Q6_K) are multiplied as they are, with
+  // activations in 8 bits and a scale per 32; other types, and stacks that mix them with blocks, as
+  // in kF32. A stack of several block types becomes Q8_0.
+  kStored,
 };
 
 // A matrix as it lies in a model file: n_out rows of n_in values, blocks along n_in.

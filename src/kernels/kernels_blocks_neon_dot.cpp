@@ -1,0 +1,18 @@
+// Products with blocks with the dot product instruction of ARMv8.2.
+#include <arm_neon.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/block_format.h"
+#include "kernels/kernel_table.h"
+
+namespace outrider {
+namespace {
+
+#include "kernels/blocks_neon.inc"
+
+}  // namespace
+
+const BlockKernels kNeonDotBlocks = {OUTRIDER_BLOCK_TILES, 3, quantize};
+
+}  // namespace outrider
