@@ -117,15 +117,29 @@ void run_product(benchmark::State& state, Shape s, Precision precision, bool gat
     for (size_t i = 0; i < up.size(); i += static_cast<size_t>(s.n_in)) up[i + 2] = 127;
     for (size_t i = 0; i < x.size(); i += static_cast<size_t>(s.n_in)) x[i + 1] = 127;
   }
+  const bool stored = precision == Precision::kStored;
+  std::vector<std::byte> blocks[2];
+  if (stored) {
+    // The same in every block of 32, in other places of each operand.
+    for (size_t i = 0; i < w.size(); i += 32) w[i] = 127;
+    for (size_t i = 0; i < up.size(); i += 32) up[i + 2] = 127;
+    for (size_t i = 0; i < x.size(); i += 32) x[i + 1] = 127;
+    for (const auto& [values, to] : {std::pair{&w, &blocks[0]}, std::pair{&up, &blocks[1]}}) {
+      to->resize(row_bytes(DType::kQ8_0, static_cast<int64_t>(values->size())));
+      quantize_row(DType::kQ8_0, values->data(), to->data(), static_cast<int64_t>(values->size()));
+    }
+  }
   std::vector<uint16_t> half[2];
   for (size_t i = 0; i < w.size(); ++i) half[0].push_back(f32_to_bf16(w[i]));
   for (size_t i = 0; i < up.size(); ++i) half[1].push_back(f32_to_bf16(up[i]));
   const bool bf16 = precision == Precision::kBf16;
-  std::vector<Matrix> parts{{bf16 ? DType::kBf16 : DType::kF32, s.n_out, s.n_in,
-                             bf16 ? static_cast<void*>(half[0].data()) : w.data()}};
-  if (gated)
-    parts.push_back(
-        {parts[0].dtype, s.n_out, s.n_in, bf16 ? static_cast<void*>(half[1].data()) : up.data()});
+  const auto part = [&](size_t i, std::vector<float>& values) -> Matrix {
+    if (stored) return {DType::kQ8_0, s.n_out, s.n_in, blocks[i].data()};
+    if (bf16) return {DType::kBf16, s.n_out, s.n_in, half[i].data()};
+    return {DType::kF32, s.n_out, s.n_in, values.data()};
+  };
+  std::vector<Matrix> parts{part(0, w)};
+  if (gated) parts.push_back(part(1, up));
   const Stack stack = gated ? Stack::kPaired : Stack::kRows;
   const size_t bytes = ops().packed_bytes(parts, stack, precision).value();
   auto* storage = reinterpret_cast<std::byte*>(aligned(bytes / 4));
@@ -155,9 +169,9 @@ void run_product(benchmark::State& state, Shape s, Precision precision, bool gat
   timed.run(state, product);
   const double n = gated ? 2 : 1;
   report(state, timed.best, 2.0 * n * double(s.m) * double(s.n_out) * double(s.n_in),
-         precision == Precision::kInt8 ? roof().int8_gops
-         : bf16                        ? roof().bf16_gops
-                                       : roof().f32_gops,
+         stored || precision == Precision::kInt8 ? roof().int8_gops
+         : bf16                                  ? roof().bf16_gops
+                                                 : roof().f32_gops,
          double(bytes) + 4.0 * double(s.m) * double(s.n_in + s.n_out));
   std::free(storage);
   std::free(y);
@@ -230,10 +244,13 @@ void run_pack(benchmark::State& state, DType dtype, Precision precision) {
 void register_all() {
   for (auto [precision, suffix] : {std::pair{Precision::kF32, "/f32"},
                                    {Precision::kBf16, "/bf16"},
-                                   {Precision::kInt8, "/int8"}}) {
-    for (const Shape& s : kLinears)
+                                   {Precision::kInt8, "/int8"},
+                                   {Precision::kStored, "/q8_0"}}) {
+    for (const Shape& s : kLinears) {
+      if (precision == Precision::kStored && s.n_in % 32 != 0) continue;
       benchmark::RegisterBenchmark((std::string(s.name) + suffix).c_str(), run_product, s,
                                    precision, false);
+    }
     for (const Shape& s : kGated)
       benchmark::RegisterBenchmark((std::string(s.name) + suffix).c_str(), run_product, s,
                                    precision, true);

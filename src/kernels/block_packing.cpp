@@ -83,13 +83,12 @@ void put(const BlockQ6_K& block, const Lane& lane, int64_t at, int64_t d_at) {
 
 template <class Block>
 void pack_rows(int format, const std::byte* const* rows, int64_t n_in, std::byte* out) {
-  const int64_t n = n_in / block_length(format), bytes = block_code_bytes(format);
-  for (int64_t b = 0; b < n; ++b) {
+  for (int64_t b = 0; b < n_in / block_length(format); ++b) {
     for (int l = 0; l < kPanelLanes; ++l) {
       if (rows[l] == nullptr) continue;
       Block block;
       std::memcpy(&block, rows[l] + b * static_cast<int64_t>(sizeof block), sizeof block);
-      put(block, Lane{out, l}, b * bytes, n * bytes + b * 32);
+      put(block, Lane{out, l}, block_at(format, b), block_d_at(format, b));
     }
   }
 }

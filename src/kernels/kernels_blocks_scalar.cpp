@@ -10,7 +10,8 @@ namespace {
 
 float from_f16(const uint8_t* p) {
   const uint32_t half = p[0] | uint32_t{p[1]} << 8;
-  const uint32_t sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 31, mantissa = half & 1023;
+  const uint32_t sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 31,
+                 mantissa = half & 1023;
   uint32_t bits = sign | (exponent + 112) << 23 | mantissa << 13;
   if (exponent == 31) bits = sign | 0x7f800000 | mantissa << 13;
   if (exponent == 0) {
@@ -26,12 +27,14 @@ float from_f16(const uint8_t* p) {
 struct Panel {
   int format;
   const uint8_t* data;
-  int64_t n_in;
 
+  // The block or super-block with those 32 values.
+  const uint8_t* super(int64_t block) const {
+    return data + block_at(format, block_is_super(format) ? block / 8 : block);
+  }
   const uint8_t* codes(int64_t block) const {
-    const int64_t bytes = block_code_bytes(format);
-    if (!block_is_super(format)) return data + block * bytes;
-    return data + block / 8 * bytes + 256 + block % 8 * (format == kBlockQ6_K ? 384 : 256);
+    if (!block_is_super(format)) return super(block);
+    return super(block) + 256 + block % 8 * (format == kBlockQ6_K ? 384 : 256);
   }
   // Code k of 32 of a block.
   int32_t code(int64_t block, int k, int lane) const {
@@ -42,11 +45,10 @@ struct Panel {
     if (format != kBlockQ6_K) return low;
     return low | ((at[256 + g / 4 * 64 + byte] >> (2 * (g % 4))) & 3) << 4;
   }
-  float behind(int64_t unit, int lane) const {
-    const int64_t n = n_in / block_length(format);
-    return from_f16(data + n * block_code_bytes(format) + unit * 32 + lane * 2);
+  float in_front(int64_t block, int lane) const {
+    const int64_t i = block_is_super(format) ? block / 8 : block;
+    return from_f16(data + block_d_at(format, i) + lane * 2);
   }
-  const uint8_t* super(int64_t block) const { return data + block / 8 * block_code_bytes(format); }
   // Value i of 16 six-bit ones.
   float six_bits(int64_t block, int i, int lane) const {
     uint32_t word[3];
@@ -63,9 +65,10 @@ struct Panel {
   float scale(int64_t block, int half, int lane) const {
     if (format == kBlockQ4_K)
       return from_f16(super(block) + 192 + lane * 2) * six_bits(block, int(block % 8), lane);
-    if (format != kBlockQ6_K) return behind(block, lane);
-    const auto sub = static_cast<int8_t>(super(block)[(2 * (block % 8) + half) * kPanelLanes + lane]);
-    return behind(block / 8, lane) * static_cast<float>(sub);
+    if (format != kBlockQ6_K) return in_front(block, lane);
+    const auto sub =
+        static_cast<int8_t>(super(block)[(2 * (block % 8) + half) * kPanelLanes + lane]);
+    return in_front(block, lane) * static_cast<float>(sub);
   }
   float min(int64_t block, int lane) const {
     return from_f16(super(block) + 224 + lane * 2) * six_bits(block, 8 + int(block % 8), lane);
@@ -104,9 +107,9 @@ float add_block(float y, const Panel& panel, int64_t block, int lane, const Word
 }
 
 template <int kFormat, int kRows>
-void block_tile(const void* a, const void* w, int64_t, int64_t n_in, int64_t first, int64_t n,
-                float* tile, int64_t tile_stride, int accumulate) {
-  const Panel panel{kFormat, static_cast<const uint8_t*>(w), n_in};
+void block_tile(const void* a, const void* w, int64_t, int64_t first, int64_t n, float* tile,
+                int64_t tile_stride, int accumulate) {
+  const Panel panel{kFormat, static_cast<const uint8_t*>(w)};
   for (int r = 0; r < kRows; ++r) {
     for (int lane = 0; lane < kPanelLanes; ++lane) {
       float* y = tile + r * tile_stride + lane;

@@ -27,6 +27,9 @@ constexpr int64_t kMinKBlock = 256;
 constexpr int64_t kWidenTiles = 8;
 constexpr int64_t kWidenKBlock = 1024;
 constexpr int64_t kWidenPanels = 2;
+// So few rows wait for memory: it is read fastest from front to back, not in eight places at once.
+constexpr int64_t kFewRows = 4;
+constexpr int64_t kFewRowsPanels = 2;
 // Rows that share one pass over the weights.
 constexpr int64_t kMaxChunkRows = 1024;
 // Below this many values one thread packs the activations faster than two threads meet.
@@ -69,7 +72,8 @@ struct LinearRunner::Job {
     unit = paired ? 2 : 1;
     n_units = (p.w.n_out + kPanelLanes - 1) / kPanelLanes;
     int panels = 0;
-    widest_tile(table, tile_format, tiles.rows(0), kTileMaxPanels, &panels);
+    widest_tile(table, tile_format, tiles.rows(0),
+                p.x.rows <= kFewRows ? kFewRowsPanels : kTileMaxPanels, &panels);
     group = std::max<int64_t>(panels, 2);  // panels; a pair is never torn
     widen = w_bytes == 2 && a_bytes == 4 && tiles.n_tiles >= kWidenTiles && group <= kWidenPanels;
     k_block = choose_k_block();

@@ -142,7 +142,8 @@ Result<uint64_t> layout_sum(Ops& ops) {
   for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 37 % 59);
   uint64_t sum = kFnv1a64Start;
   // All precisions: a model may mix them.
-  for (const Precision precision : {Precision::kF32, Precision::kBf16, Precision::kInt8}) {
+  for (const Precision precision :
+       {Precision::kF32, Precision::kBf16, Precision::kInt8, Precision::kStored}) {
     for (const DType type : kTypes) {
       const Matrix parts[] = {{type, kOut, kIn, source.data()}, {type, kOut, kIn, source.data()}};
       for (const Stack stack : {Stack::kRows, Stack::kPaired}) {

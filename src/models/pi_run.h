@@ -91,7 +91,8 @@ class PiRun {
   struct Sizes;
   // What keys and values are kept in.
   DType kv_type() const {
-    return model_->options.precision == Precision::kF32 ? DType::kF32 : DType::kBf16;
+    const Precision p = model_->options.precision;
+    return p == Precision::kF32 || p == Precision::kStored ? DType::kF32 : DType::kBf16;
   }
   void take_views(const Sizes& sizes);
   void place_views(std::span<const uint8_t* const> views) noexcept;

@@ -53,23 +53,27 @@ Codes read_codes(DType dtype, const std::byte* row, int64_t n_in) {
     const std::byte* at = row + b * static_cast<int64_t>(dtype_info(dtype).block_bytes);
     if (dtype == DType::kQ8_0) {
       const auto& block = *reinterpret_cast<const BlockQ8_0*>(at);
-      put(half_at(block.d), 0, [&](int i) { return block.q[i]; }, 32);
+      put(
+          half_at(block.d), 0, [&](int i) { return block.q[i]; }, 32);
     } else if (dtype == DType::kQ4_0) {
       const auto& block = *reinterpret_cast<const BlockQ4_0*>(at);
-      put(half_at(block.d), 0,
+      put(
+          half_at(block.d), 0,
           [&](int i) { return (i < 16 ? block.q[i] & 15 : block.q[i - 16] >> 4) - 8; }, 32);
     } else if (dtype == DType::kQ4_K) {
       const auto& block = *reinterpret_cast<const BlockQ4_K*>(at);
       for (int j = 0; j < 8; ++j) {
         const ScaleMin sm = q4_k_scale(block.scales, j);
-        put(half_at(block.d) * float(sm.scale), half_at(block.dmin) * float(sm.min),
+        put(
+            half_at(block.d) * float(sm.scale), half_at(block.dmin) * float(sm.min),
             [&](int i) { return block.q[j / 2 * 32 + i] >> (4 * (j % 2)) & 15; }, 32);
       }
     } else {
       const auto& block = *reinterpret_cast<const BlockQ6_K*>(at);
       for (int k = 0; k < 16; ++k) {
         const int half = k / 8, quarter = k % 8 / 2, l = k % 2 * 16;
-        put(half_at(block.d) * float(block.scales[k]), 0,
+        put(
+            half_at(block.d) * float(block.scales[k]), 0,
             [&](int i) {
               const int low = block.ql[64 * half + 32 * (quarter % 2) + l + i] >> (quarter / 2 * 4);
               const int high = block.qh[32 * half + l + i] >> (2 * quarter);
@@ -125,8 +129,7 @@ class KnownProduct {
         w_(dtype, max_out, n_in, 7),
         x_(random_values(static_cast<size_t>(max_m * stride()), 11)) {
     std::vector<Codes> rows;
-    for (int64_t j = 0; j < max_out; ++j)
-      rows.push_back(read_codes(dtype, row(j), n_in));
+    for (int64_t j = 0; j < max_out; ++j) rows.push_back(read_codes(dtype, row(j), n_in));
     for (int64_t i = 0; i < max_m; ++i) {
       const Activations x(x_.data() + i * stride(), n_in);
       for (int64_t j = 0; j < max_out; ++j)
@@ -200,9 +203,10 @@ TEST_P(BlocksOnEveryTable, take_the_bytes_of_the_file) {
     for (int64_t n_in : {256, 768, 8960}) {
       const Matrix matrix{dtype, 1600, n_in, nullptr};
       const size_t file = 1600 * row_bytes(dtype, n_in);
-      const size_t packed = ops->packed_bytes({&matrix, 1}, Stack::kRows, Precision::kStored).value();
+      const size_t packed =
+          ops->packed_bytes({&matrix, 1}, Stack::kRows, Precision::kStored).value();
       EXPECT_GE(packed, file) << dtype_info(dtype).name;
-      EXPECT_LE(packed, file + 100 * 63) << dtype_info(dtype).name;  // 100 panels
+      EXPECT_LE(packed, file + 100 * 32) << dtype_info(dtype).name;  // 100 panels
     }
   }
 }
@@ -275,8 +279,7 @@ TEST_P(BlocksOnEveryTable, multiply_gate_and_up_in_one_product) {
     for (int64_t m : {1, 2, 15}) {
       const auto x = random_values(m * n_in, 5);
       std::vector<float> y(m * n_out), a(m * n_out), b(m * n_out);
-      ops->gated_linear({x.data(), m, n_in}, pair.weight, Activation::kNone,
-                        {y.data(), m, n_out});
+      ops->gated_linear({x.data(), m, n_in}, pair.weight, Activation::kNone, {y.data(), m, n_out});
       ops->linear({x.data(), m, n_in}, one.weight, {.y = {a.data(), m, n_out}});
       ops->linear({x.data(), m, n_in}, two.weight, {.y = {b.data(), m, n_out}});
       for (int64_t i = 0; i < m * n_out; ++i) ASSERT_EQ(y[i], a[i] * b[i]);
@@ -396,10 +399,10 @@ TEST_P(BlocksOnEveryTable, activations_at_the_ends_of_the_range) {
       float y[3];
       ops->linear({x.data(), 1, n_in}, packed.weight, {.y = {y, 1, n_out}});
       for (int64_t j = 0; j < n_out; ++j)
-        EXPECT_EQ(y[j], known_product(dtype,
-                                      read_codes(dtype, w.bytes.data() + j * row_bytes(dtype, n_in),
-                                                 n_in),
-                                      Activations(x.data(), n_in)))
+        EXPECT_EQ(y[j],
+                  known_product(
+                      dtype, read_codes(dtype, w.bytes.data() + j * row_bytes(dtype, n_in), n_in),
+                      Activations(x.data(), n_in)))
             << dtype_info(dtype).name << " factor " << factor;
     }
   }
@@ -423,7 +426,8 @@ TEST_P(BlocksOnEveryTable, stacks_of_one_type_stay_and_of_several_become_q8_0) {
       const bool same = part == &c;
       const std::byte* bytes =
           same ? c.bytes.data() + j * row_bytes(DType::kQ8_0, n_in) : row.data();
-      EXPECT_EQ(y[at], known_product(DType::kQ8_0, read_codes(DType::kQ8_0, bytes, n_in), quantised));
+      EXPECT_EQ(y[at],
+                known_product(DType::kQ8_0, read_codes(DType::kQ8_0, bytes, n_in), quantised));
     }
   }
 }

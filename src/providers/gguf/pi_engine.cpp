@@ -42,7 +42,17 @@ Threads choose_useful_threads(int64_t wanted) {
 }
 
 const char* precision_name(Precision precision) {
-  return precision == Precision::kInt8 ? "int8" : precision == Precision::kBf16 ? "bf16" : "f32";
+  switch (precision) {
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kInt8:
+      return "int8";
+    case Precision::kStored:
+      return "stored";
+    case Precision::kF32:
+      break;
+  }
+  return "f32";
 }
 
 }  // namespace

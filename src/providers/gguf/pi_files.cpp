@@ -371,8 +371,9 @@ Result<std::shared_ptr<const CachedPiModel>> open_pi_model(
 Result<Precision> resolve_precision(const PiOpenConfig& config, const PiFiles& files) {
   switch (config.precision) {
     case PrecisionChoice::kF32:
-    case PrecisionChoice::kStored:
       return Precision::kF32;
+    case PrecisionChoice::kStored:
+      return Precision::kStored;
     case PrecisionChoice::kBf16:
       return Precision::kBf16;
     case PrecisionChoice::kInt8:
