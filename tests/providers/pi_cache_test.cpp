@@ -100,6 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Cache,
                                          Variant{PiFamily::kPi05, DType::kBf16, "bf16"},
                                          Variant{PiFamily::kPi0, DType::kF16, "stored"},
                                          Variant{PiFamily::kPi0, DType::kBf16, "int8"},
+                                         Variant{PiFamily::kPi05, DType::kQ8_0, "stored"},
                                          Variant{PiFamily::kPi05, DType::kQ8_0, "auto"}),
                          [](const auto& p) {
                            return std::string(p.param.family == PiFamily::kPi0 ? "pi0_" : "pi05_") +

@@ -232,6 +232,36 @@ TEST_F(Open, FC31_a_model_file_overwritten_or_cut_while_open_changes_no_action) 
   }
 }
 
+// What the rounding of activations to 8 bits in blocks of 32 costs: docs/precision.md.
+TEST_F(Open, stored_blocks_stay_near_f32_on_the_same_file) {
+  for (PiFamily family : {PiFamily::kPi0, PiFamily::kPi05}) {
+    for (DType dtype : {DType::kQ8_0, DType::kQ4_0}) {
+      const PiPair& pair = tiny_pair(family, dtype);
+      double worst_cosine = 1, worst_distance = 0;
+      for (uint64_t seed : {1, 2, 3}) {
+        const Request request = make_request(pair, 2, seed);
+        const auto run = [&](const std::string& precision) {
+          const PiProvider provider(
+              config_json({.pair = pair, .extra = R"("precision":")" + precision + "\""}));
+          return run_request(provider, request);
+        };
+        const auto f32 = run("f32"), stored = run("stored");
+        ASSERT_EQ(f32.size(), stored.size());
+        EXPECT_NE(f32, stored);
+        worst_cosine = std::min(worst_cosine, cosine(f32, stored));
+        for (size_t i = 0; i < f32.size(); ++i)
+          worst_distance = std::max(worst_distance, std::fabs(double{f32[i]} - stored[i]));
+      }
+      EXPECT_GE(worst_cosine, 0.999) << dtype_info(dtype).name;
+      EXPECT_LE(worst_distance, 0.15) << dtype_info(dtype).name;
+      const std::string name = std::string(family == PiFamily::kPi0 ? "pi0_" : "pi05_") +
+                               std::string(dtype_info(dtype).name);
+      RecordProperty(name + "_cosine", std::to_string(worst_cosine));
+      RecordProperty(name + "_distance", std::to_string(worst_distance));
+    }
+  }
+}
+
 TEST_F(Open, precision_names_choose_different_maths) {
   for (PiFamily family : {PiFamily::kPi0, PiFamily::kPi05}) {
     const PiPair& pair = tiny_pair(family);
