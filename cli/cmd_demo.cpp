@@ -1,15 +1,19 @@
-// outrider demo: no arguments, no downloads; a tiny policy at 10 Hz over a drawn scene.
+// outrider demo: no arguments, no downloads. A robot loop at 20 Hz over a drawn scene, a small
+// model on board, a big one in a process of its own behind a cable that is cut three times.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <memory>
 
 #include "base/clock.h"
 #include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/demo.h"
+#include "cli/demo_cable.h"
+#include "cli/demo_host.h"
 #include "cli/flags.h"
 #include "cli/machine.h"
 #include "cli/make_model.h"
@@ -17,6 +21,7 @@
 #include "cli/report/demo_page.h"
 #include "cli/runtime_facts.h"
 #include "cli/scene.h"
+#include "cli/tandem_loop.h"
 #include "cli/temp_dir.h"
 
 namespace outrider::cli {
@@ -27,7 +32,7 @@ constexpr Flag kFlags[] = {
     {"--out", "DIR", ".", "Folder for outrider-demo.html.", parse_text},
     kJsonFlag,
 };
-constexpr double kRateHz = 10;
+constexpr double kRateHz = 20;
 constexpr int kPictureSide = 224;
 constexpr int kSnapshots = 10;
 
@@ -56,12 +61,71 @@ std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
   return values;
 }
 
+// The cable's fate: cut three times for a twelfth of the run each, when it is long enough to
+// recover.
+class Cuts {
+ public:
+  Cuts(DemoCable* cable, double seconds) : cable_(cable), length_s_(std::min(seconds / 12, 1.5)) {
+    using Mode = DemoCable::Mode;
+    if (cable != nullptr && seconds >= 6)
+      plan_ = {{seconds * 0.25, Mode::kSilent, "silent"},
+               {seconds * 0.50, Mode::kReset, "reset"},
+               {seconds * 0.75, Mode::kSlow, "slow"}};
+  }
+  // [cold] Before the tick at this time.
+  void at(double time_s, std::vector<DemoCut>& done) {
+    if (open_ && time_s >= done.back().to_s) {
+      cable_->set(DemoCable::Mode::kWhole);
+      open_ = false;
+    }
+    if (!open_ && next_ < plan_.size() && time_s >= plan_[next_].at_s) {
+      cable_->set(plan_[next_].mode);
+      done.push_back({time_s, time_s + length_s_, plan_[next_].what});
+      ++next_;
+      open_ = true;
+    }
+  }
+  const char* now() const { return open_ ? plan_[next_ - 1].what : "whole"; }
+
+ private:
+  struct Row {
+    double at_s;
+    DemoCable::Mode mode;
+    const char* what;
+  };
+  DemoCable* cable_;
+  double length_s_;
+  std::vector<Row> plan_;
+  size_t next_ = 0;
+  bool open_ = false;
+};
+
+void note_leader(DemoRun& demo, DemoTick& tick, const outrider_tandem_v1& table) {
+  int64_t origin[OUTRIDER_ORIGIN_COUNT];
+  table.read_origin(table.self, origin);
+  tick.leader = origin[OUTRIDER_ORIGIN_LEADER];
+  tick.held = origin[OUTRIDER_ORIGIN_HELD];
+  tick.epoch = origin[OUTRIDER_ORIGIN_EPOCH];
+  tick.reason = origin[OUTRIDER_ORIGIN_REASON];
+  if (!demo.ticks.empty() && demo.ticks.back().epoch == tick.epoch) return;
+  const char* reason = table.reason_name(tick.reason);
+  demo.changes.push_back({{"time_s", tick.time_s},
+                          {"leader", tick.leader == 2 ? "lead" : "standby"},
+                          {"reason", reason != nullptr ? reason : "unknown"}});
+}
+
 // The loop of a robot: every tick is due at its own time. The picture for a tick is drawn before it
 // is due, as a camera would; latency runs from the due time to the action chunk in hand.
-Result<DemoRun> run_loop(Session& session, const Scene& scene, int64_t n_ticks, Output& out) {
+Result<DemoRun> run_loop(Session& session, const Scene& scene, int64_t n_ticks, Cuts& cuts,
+                         Output& out) {
+  const auto* table = static_cast<const outrider_tandem_v1*>(
+      outrider_extension(session.handle(), OUTRIDER_EXT_TANDEM, 1));
+  if (table == nullptr) return make_error(Code::kFailed, "demo: the runtime is no tandem");
   DemoRun demo;
   demo.stages = session.stages();
   demo.rate_hz = kRateHz;
+  const uint8_t nobody = 0;  // acts on the output: the lead may take over at any time
+  OUTRIDER_TRY(session.set_input("engaged", &nobody, 1));
   auto warm = timed_tick(session, picture(scene, 0), "actions");
   if (!warm) return warm.error();
   demo.first_ms = warm.value().times.total_ms;
@@ -73,21 +137,27 @@ Result<DemoRun> run_loop(Session& session, const Scene& scene, int64_t n_ticks, 
     const Request request = picture(scene, time_s);
     const int64_t due_ns = begin_ns + i * period_ns;
     sleep_until_ns(due_ns);
+    cuts.at(time_s, demo.cuts);
     const int64_t start_ns = clock.now_ns();
+    OUTRIDER_TRY(session.set_input("engaged", &nobody, 1));
     auto ticked = timed_tick(session, request, "actions");
     if (!ticked) return ticked.error();
     const int64_t end_ns = clock.now_ns();
     DemoTick tick{time_s, static_cast<double>(start_ns - due_ns) * 1e-6,
                   static_cast<double>(end_ns - due_ns) * 1e-6, ticked.value().times};
+    note_leader(demo, tick, *table);
     demo.n_missed += tick.latency_ms > 1e3 / kRateHz;
     demo.ticks.push_back(std::move(tick));
     if (i % std::max<int64_t>(1, n_ticks / kSnapshots) == 0 && demo.snapshots.size() < kSnapshots) {
       demo.snapshots.push_back({time_s, request.images, floats_of(ticked.value().output)});
     }
-    out.progress(fmt::format("tick {} of {}  latency {:.2f} ms  missed {}", i + 1, n_ticks,
-                             demo.ticks.back().latency_ms, demo.n_missed),
+    const DemoTick& last = demo.ticks.back();
+    out.progress(fmt::format("tick {} of {}  cable {:<6}  {:<7}{}  {:.2f} ms  missed {}", i + 1,
+                             n_ticks, cuts.now(), last.leader == 2 ? "lead" : "standby",
+                             last.held != 0 ? " held" : "", last.latency_ms, demo.n_missed),
                  i + 1 == n_ticks);
   }
+  demo.lead_error = table->lead_error(table->self);
   return demo;
 }
 
@@ -102,8 +172,72 @@ void print_table(const Report& report, Output& out) {
   };
   for (const Report& stage : report["stages"]) row(stage["name"].get<std::string>(), stage["ms"]);
   row("latency", report["latency_ms"]);
-  out.text("\n{} ticks at {:g} Hz, {} missed\n", report["ticks"].get<size_t>(), kRateHz,
+  out.text("\n");
+  for (const Report& cut : report["cuts"])
+    out.text("{:7.2f} s  cable {} for {:.1f} s\n", cut["from_s"].get<double>(),
+             cut["what"].get<std::string>(),
+             cut["to_s"].get<double>() - cut["from_s"].get<double>());
+  for (const Report& change : report["changes"])
+    out.text("{:7.2f} s  {} leads ({})\n", change["time_s"].get<double>(),
+             change["leader"].get<std::string>(), change["reason"].get<std::string>());
+  const Report& leader = report["leader_ms"];
+  out.text("\nstandby {:.1f} s, lead {:.1f} s, {} hand-overs, {} ticks held\n",
+           leader["standby"].get<double>() * 1e-3, leader["lead"].get<double>() * 1e-3,
+           report["handovers"].get<size_t>(), report["held"].get<size_t>());
+  out.text("{} ticks at {:g} Hz, {} missed\n", report["ticks"].get<size_t>(), kRateHz,
            report["missed"].get<size_t>());
+}
+
+// Both models, the host process and the cable.
+struct World {
+  std::unique_ptr<DemoHost> host;
+  std::unique_ptr<DemoCable> cable;
+  TandemWish wish;
+  std::string trouble;  // why there is no host; the standby then has every tick
+};
+
+Result<void> start_host(World& world, const std::string& model_path) {
+  auto host = DemoHost::start(model_path);
+  if (!host) return host.error();
+  world.host = std::make_unique<DemoHost>(std::move(host.value()));
+  auto cable = DemoCable::start(world.host->port());
+  if (!cable) return cable.error();
+  world.cable = std::move(cable.value());
+  return {};
+}
+
+Result<World> make_world(const std::string& folder, Output& out) {
+  World world;
+  auto small = make_model({true, folder + "/small.gguf", "tiny", "f32", 1});
+  if (!small) return small.error();
+  auto big = make_model({true, folder + "/big.gguf", "tiny", "f32", 2});
+  if (!big) return big.error();
+  Wish wish;
+  wish.n_threads = 1;  // a tiny model gains nothing from more
+  wish.image_size = {kPictureSide, kPictureSide};
+  auto standby = resolve(small.value().policy_path, wish);
+  if (!standby) return standby.error();
+  auto lead = resolve(big.value().policy_path, wish);
+  if (!lead) return lead.error();
+  const std::string lead_path = folder + "/big.json";
+  OUTRIDER_TRY(write_output(lead_path, lead.value().json));
+  if (auto started = start_host(world, lead_path); !started) {
+    world.trouble = started.error().text;
+    out.say(Level::kWarn, "{}; the standby has every tick", world.trouble);
+  }
+  Report remote;
+  remote["model_family"] = "remote";
+  remote["endpoint"] =
+      fmt::format("tcp://127.0.0.1:{}", world.cable != nullptr ? world.cable->port() : 1);
+  remote["model"] = "default";
+  remote["connect_ms"] = 2000;
+  world.wish = {standby.value().json,
+                standby.value().provider_path,
+                to_json_text(remote, -1),
+                "",
+                kRateHz,
+                {{"retry_quick_ms", "300"}}};
+  return world;
 }
 
 int run(Context& context) {
@@ -119,25 +253,22 @@ int run(Context& context) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) std::signal(signal, on_interrupt);
   auto temporary = TempDir::make();
   if (!temporary) return context.fail(temporary.error());
-  auto model = make_model({true, temporary.value().path() + "/demo.gguf", "tiny", "f32", 1});
-  if (!model) return context.fail(model.error());
-  Wish wish;
-  wish.n_threads =
-      1;  // a tiny model gains nothing from more, and a busy machine makes them wait for each other
-  wish.image_size = {kPictureSide, kPictureSide};
-  auto resolved = resolve(model.value().policy_path, wish);
-  if (!resolved) return context.fail(resolved.error());
-  auto session = open_session(resolved.value());
+  auto world = make_world(temporary.value().path(), context.out);
+  if (!world) return context.fail(world.error());
+  auto session = open_tandem(temporary.value().path(), world.value().wish);
   if (!session) return context.fail(session.error());
   context.out.say(Level::kInfo,
-                  "a tiny PI0.5 with random weights, two cameras of {0}x{0}, {1:g} Hz",
+                  "two tiny PI0.5 with random weights, two cameras of {0}x{0}, {1:g} Hz: one here, "
+                  "one behind a cable",
                   kPictureSide, kRateHz);
 
   const Scene scene(kPictureSide, kPictureSide);
   const auto n_ticks =
       std::max<int64_t>(1, static_cast<int64_t>(context.args.real("--seconds") * kRateHz + 0.5));
-  auto demo = run_loop(session.value(), scene, n_ticks, context.out);
+  Cuts cuts(world.value().cable.get(), context.args.real("--seconds"));
+  auto demo = run_loop(session.value(), scene, n_ticks, cuts, context.out);
   if (!demo) return context.fail(demo.error());
+  demo.value().host = world.value().trouble;
   const frt_runtime_port_desc* actions = session.value().find("actions");
   if (actions->rank == 2) demo.value().action_dim = actions->shape[1];
   Report report = demo_report(demo.value());
@@ -156,11 +287,14 @@ int run(Context& context) {
 }  // namespace
 
 const Command kDemo = {"demo",
-                       "Run a tiny robot policy at 10 Hz on this machine; no files needed.",
-                       "Makes a tiny PI0.5 with random weights in a temporary folder (removed "
-                       "afterwards), ticks it over a drawn scene with "
-                       "two cameras, prints the latency of every stage and writes a page that "
-                       "shows it. Ctrl-C ends it early.",
+                       "Run a robot loop at 20 Hz with a small model here and a big one behind a "
+                       "cable; no files needed.",
+                       "Makes two tiny PI0.5 with random weights in a temporary folder (removed "
+                       "afterwards), serves one in a process of its own over loopback, and ticks "
+                       "a tandem of both over a drawn scene with two cameras. A run of 6 s or "
+                       "more cuts the cable three times: silent, reset, slow. Prints who led and "
+                       "why it changed, the latency of every part, and writes a page that shows "
+                       "it. Ctrl-C ends it early.",
                        "outrider demo --seconds 5",
                        {},
                        kFlags,

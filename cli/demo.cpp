@@ -25,6 +25,22 @@ Report demo_report(const DemoRun& run) {
     stages.push_back({{"name", run.stages[s]}, {"ms", percentiles_report(percentiles(values))}});
   }
   report["stages"] = std::move(stages);
+  size_t held = 0, by_lead = 0, by_standby = 0;
+  for (const DemoTick& tick : run.ticks) {
+    held += tick.held != 0;
+    by_lead += tick.leader == 2;
+    by_standby += tick.leader == 1;
+  }
+  report["held"] = held;
+  report["handovers"] = run.changes.empty() ? 0 : run.changes.size() - 1;
+  report["leader_ms"] = {{"standby", static_cast<double>(by_standby) * 1e3 / run.rate_hz},
+                         {"lead", static_cast<double>(by_lead) * 1e3 / run.rate_hz}};
+  report["lead_error"] = run.lead_error;
+  report["changes"] = run.changes;
+  Report cuts = Report::array();
+  for (const DemoCut& cut : run.cuts)
+    cuts.push_back({{"from_s", cut.from_s}, {"to_s", cut.to_s}, {"what", cut.what}});
+  report["cuts"] = std::move(cuts);
   return report;
 }
 

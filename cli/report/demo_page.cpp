@@ -124,6 +124,54 @@ LineChart latency_chart(const DemoRun& run) {
   return chart;
 }
 
+// Who led, over the same seconds as the latency above, and where the cable was cut.
+std::string leader_band(const DemoRun& run) {
+  constexpr double kWidth = 1040, kLeft = 56, kRight = 16, kTop = 24, kHeight = 34;
+  const double end_s = static_cast<double>(std::max<size_t>(run.ticks.size(), 1)) / run.rate_hz;
+  const auto x_of = [&](double s) { return kLeft + s / end_s * (kWidth - kLeft - kRight); };
+  std::string out = fmt::format(
+      "<svg viewBox=\"0 0 {} 96\" role=\"img\" aria-label=\"leader over time\">", kWidth);
+  for (size_t i = 0; i < run.ticks.size();) {
+    size_t j = i;
+    while (j < run.ticks.size() && run.ticks[j].leader == run.ticks[i].leader &&
+           run.ticks[j].held == run.ticks[i].held)
+      ++j;
+    const DemoTick& tick = run.ticks[i];
+    const char* colour = tick.held != 0 ? "var(--bad)" : series_colour(tick.leader == 2 ? 0 : 1);
+    const char* name = tick.held != 0 ? "held" : tick.leader == 2 ? "lead" : "standby";
+    const double from = x_of(static_cast<double>(i) / run.rate_hz),
+                 to = x_of(static_cast<double>(j) / run.rate_hz);
+    out += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"><title>{}, {} "
+        "ticks from {:.2f} s</title></rect>",
+        from, kTop, std::max(to - from, 1.5), kHeight, colour, name, j - i,
+        static_cast<double>(i) / run.rate_hz);
+    i = j;
+  }
+  for (const DemoCut& cut : run.cuts)
+    out += fmt::format(
+        "<rect x=\"{0:.1f}\" y=\"4\" width=\"{1:.1f}\" height=\"62\" fill=\"none\" "
+        "stroke=\"var(--ink)\" stroke-dasharray=\"4 3\"/><text x=\"{0:.1f}\" y=\"18\" dx=\"4\" "
+        "font-size=\"12\" fill=\"var(--ink)\">{2}</text>",
+        x_of(cut.from_s), x_of(std::min(cut.to_s, end_s)) - x_of(cut.from_s), cut.what);
+  for (const double s : ticks_between(0, end_s, 8))
+    if (s <= end_s)
+      out += fmt::format(
+          "<text x=\"{:.1f}\" y=\"80\" text-anchor=\"middle\" font-size=\"12\" "
+          "fill=\"var(--soft)\">{:g} s</text>",
+          x_of(s), s);
+  return out + "</svg>";
+}
+
+std::string changes_table(const DemoRun& run) {
+  std::vector<std::vector<Cell>> rows;
+  for (const Report& change : run.changes)
+    rows.push_back({{fmt::format("{:.2f}", change["time_s"].get<double>()), true},
+                    {change["leader"].get<std::string>(), false},
+                    {change["reason"].get<std::string>(), false}});
+  return html_table({"second", "leader", "why"}, rows);
+}
+
 constexpr std::string_view kScript = R"js(
 (function(){var s=document.getElementById('when');if(!s)return;var f=document.querySelectorAll('.frame');
 s.addEventListener('input',function(){for(var i=0;i<f.length;i++)f[i].classList.toggle('on',i==s.value);});})();
@@ -133,13 +181,15 @@ s.addEventListener('input',function(){for(var i=0;i<f.length;i++)f[i].classList.
 
 Result<std::string> demo_page(const DemoRun& run, const Report& report, const Scene& scene) {
   const Report& latency = report["latency_ms"];
-  Page page("Outrider demo",
-            fmt::format("{} ticks at {:g} Hz of a tiny PI0.5 over two cameras on this machine. {} "
-                        "The weights are random: "
-                        "the timing is real, the path of the arm means nothing.",
-                        run.ticks.size(), run.rate_hz,
-                        run.n_missed == 0 ? "No tick was missed."
-                                          : fmt::format("{} ticks were missed.", run.n_missed)));
+  Page page(
+      "Outrider demo",
+      fmt::format("{} ticks at {:g} Hz. A tiny PI0.5 on this machine stands in for another one "
+                  "in a process of its own, behind a cable that is cut. {} "
+                  "The weights are random: "
+                  "the timing is real, the path of the arm means nothing.",
+                  run.ticks.size(), run.rate_hz,
+                  run.n_missed == 0 ? "No tick was missed."
+                                    : fmt::format("{} ticks were missed.", run.n_missed)));
   page.figures({{number(latency["p50"]), "ms", "median latency"},
                 {number(latency["p95"]), "ms", "95 % of ticks"},
                 {number(latency["p99"]), latency["p99"].is_null() ? "" : "ms",
@@ -147,6 +197,7 @@ Result<std::string> demo_page(const DemoRun& run, const Report& report, const Sc
                 {number(latency["max"]), "ms", "slowest tick"},
                 {std::to_string(run.n_missed), "", fmt::format("missed of {}", run.ticks.size()),
                  run.n_missed > 0},
+                {std::to_string(report["handovers"].get<size_t>()), "", "changes of leader"},
                 {number(report["first_ms"]), "ms", "first tick"},
                 {fmt::format("{:.0f}", report["open_ms"].get<double>()), "ms", "to open"}});
   page.section(
@@ -155,6 +206,14 @@ Result<std::string> demo_page(const DemoRun& run, const Report& report, const Sc
           "From the moment a tick was due to the action chunk in hand; a tick has {:.0f} ms.",
           1e3 / run.rate_hz),
       line_chart(latency_chart(run)), true);
+  page.section("Who answered",
+               run.host.empty()
+                   ? "Blue: the lead behind the cable. Orange: the standby here. Red: "
+                     "the previous chunk once more. Dashed: what was done to the cable."
+                   : "There was no host: the standby answered every tick.",
+               leader_band(run), true);
+  page.section("Changes of leader", "The lead comes back when it has shown that it is in time.",
+               changes_table(run));
   auto snapshots = snapshots_html(run, scene);
   if (!snapshots) return snapshots.error();
   page.section("What the policy saw and answered",
@@ -166,10 +225,11 @@ Result<std::string> demo_page(const DemoRun& run, const Report& report, const Sc
   for (const DemoTick& tick : run.ticks) values.push_back(tick.latency_ms);
   page.section("Distribution", "How often a tick took how long.",
                histogram({"ms", values, series_colour(0), 40, 500, 240}));
-  page.section("Stages",
-               "Wake-up is how late the system let the loop run; context reads pictures and text, "
-               "action computes the chunk.",
-               stage_table(report));
+  page.section(
+      "Stages",
+      "Wake-up is how late the system let the loop run; infer is the wait for the lead, or "
+      "the standby's whole run.",
+      stage_table(report));
   page.section("Machine", "", facts_table(machine_facts(this_machine())), true);
   page.script(kScript);
   return page.html();

@@ -333,7 +333,7 @@ TEST(Demo, runs_without_arguments_and_leaves_one_page_and_no_model) {
   const Outcome outcome = run({"demo", "--seconds", "0.6", "--json"},
                               {.environment = {"TMPDIR=" + scratch("demo-tmp")}, .folder = folder});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_EQ(document(outcome).find("ticks")->integer(), 6);
+  EXPECT_EQ(document(outcome).find("ticks")->integer(), 12);
   const std::string page = read(folder + "/outrider-demo.html");
   EXPECT_NE(page.find("data:image/png;base64,"), std::string::npos);
   EXPECT_EQ(page.find("http"), std::string::npos);

@@ -3,6 +3,7 @@
 //   command = { who, state[0], state[1] + sum of all state[1] seen before, number of runs }
 #pragma once
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -23,6 +24,7 @@ class Scripted {
     int input_code = 0;
     bool nan = false, short_output = false, not_ready = false;
     bool throws = false;
+    int64_t sleep_us = 0;  // in real time
   };
   struct Options {
     float who = 1;
@@ -75,6 +77,7 @@ class Scripted {
   static int run(void* self) {
     Scripted& s = of(self);
     if (s.clock_ != nullptr) s.clock_->advance_ns(s.now.took_ns);
+    if (s.now.sleep_us > 0) usleep(static_cast<useconds_t>(s.now.sleep_us));
     if (s.now.throws) throw 1;
     if (s.now.code != 0) return s.now.code;
     ++s.n_runs;

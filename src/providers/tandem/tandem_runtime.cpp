@@ -83,16 +83,19 @@ Result<void> TandemRuntime::prepare() {
   return {};
 }
 
-// A lead on this machine must open; one at the end of a cable may be switched on later.
+// A lead on this machine must open; one at the end of a cable may be switched on later, but its
+// configuration must be one.
 Result<void> TandemRuntime::await_lead() {
   const bool remote = lead_side_.family == "remote";
   const int64_t until_ns = remote ? clock_.now_ns() + config_.open_wait_ms * 1000000 : INT64_MAX;
   worker_->wait_until(until_ns);
   const Report* report = worker_->peek();
   if (report == nullptr) return {};
-  const bool refused = report->event.kind == EventKind::kMismatch ||
-                       (report->event.kind == EventKind::kFailed && !remote);
-  if (refused) return worker_->last_failure();
+  const Error failure = worker_->last_failure();
+  const bool mistake = failure.code == Code::kInvalid;  // no waiting makes a configuration right
+  if (report->event.kind == EventKind::kMismatch ||
+      (report->event.kind == EventKind::kFailed && (!remote || mistake)))
+    return failure;
   return {};
 }
 
