@@ -34,6 +34,12 @@ constexpr int64_t kFewRowsPanels = 2;
 constexpr int64_t kMaxChunkRows = 1024;
 // Below this many values one thread packs the activations faster than two threads meet.
 constexpr int64_t kAlonePackValues = 8 * 1024;
+// So small a product is done before a second thread has helped, about 5 us: multiply-adds times
+// bytes of an activation, since narrower ones are multiplied faster; the weights are in the cache.
+constexpr int64_t kAloneBytes = 1024 * 1024;
+constexpr int64_t kAloneWeights = 64 * 1024;
+// Two panels are little to share: 32 outputs of 1024 for 50 rows took 30 us with two threads.
+constexpr int64_t kTwoPanelsAlone = 2 * 1024 * 1024;
 constexpr int64_t kPackSegment = 2048;
 
 int floor_log2(int64_t n) {
@@ -79,6 +85,8 @@ struct LinearRunner::Job {
     k_block = choose_k_block();
     if (widen) k_block = std::min(k_block, kWidenKBlock);
     if (format == PackFormat::kInt8) group = std::max(group, int8_group());
+    pack_units = tiles.n_tiles;
+    if (format != PackFormat::kInt8) pack_units *= (p.x.cols + kPackSegment - 1) / kPackSegment;
     share(n_threads);
   }
 
@@ -97,6 +105,12 @@ struct LinearRunner::Job {
     if (n_k <= fits + fits / 4) return n_k;
     const int64_t n_blocks = (n_k + fits - 1) / fits;
     return ((n_k + n_blocks - 1) / n_blocks + 63) / 64 * 64;
+  }
+
+  bool is_small() const {
+    const int64_t weights = product.w.n_out * product.w.n_in, products = product.x.rows * weights;
+    return weights <= kAloneWeights && (products * a_bytes <= kAloneBytes ||
+                                        (n_units * unit <= 2 && products <= kTwoPanelsAlone));
   }
 
   // Outputs first; rows too when there are more threads than panels.
@@ -130,6 +144,8 @@ struct LinearRunner::Job {
   int64_t group;    // panels computed together
   int64_t grain;    // units that one thread takes at once
   int64_t k_block;
+  int64_t
+      pack_units;  // packing is shared by row tiles, and by segments of k where a row may be cut
   int n_output_parts = 1, n_row_parts = 1;
 };
 
@@ -181,73 +197,68 @@ void LinearRunner::run(const Product& product) noexcept {
   OUTRIDER_ASSERT(static_cast<size_t>(x.rows) * static_cast<size_t>(x.cols + 1) * sizeof(float) <=
                   activations_.bytes());
   if (block_of(static_cast<PackFormat>(product.w.format & kPackFormatMask)) >= 0)
-    return run_blocks(table_, pool_,
-                      {{activations_.data(), activations_.bytes()}, tiles_.data(), kTileBufferBytes},
-                      product);
-  const Job job(product, table_, pool_.n_threads());
-  if (job.format == PackFormat::kInt8) {
-    quantize_activations(job);
-  } else {
-    pack_activations(job);
+    return run_blocks(
+        table_, pool_,
+        {{activations_.data(), activations_.bytes()}, tiles_.data(), kTileBufferBytes}, product);
+  Job job(product, table_, pool_.n_threads());
+  const bool alone = job.is_small();
+  if (alone) job.share(1);
+  if (alone || job.pack_units == 1 || x.rows * x.cols <= kAlonePackValues) {
+    pack(job, {0, job.pack_units});
+    if (alone) return multiply(job, 0);
+    return pool_.run([&](int t) { multiply(job, t); });
   }
-  pool_.run([&](int t) { multiply(job, t); });
+  pool_.run_in_two([&](int t) { pack(job, part_of(job.pack_units, t, pool_.n_threads())); },
+                   [&](int t) { multiply(job, t); });
 }
 
-void LinearRunner::pack_activations(const Job& job) noexcept {
-  const View<const float>& x = job.product.x;
-  const int64_t n_segments = (x.cols + kPackSegment - 1) / kPackSegment;
-  const auto pack = [&](int64_t unit) {
-    const int64_t tile = unit / n_segments, k = unit % n_segments * kPackSegment;
-    const int64_t n = std::min(kPackSegment, x.cols - k);
-    const auto n_rows = static_cast<int32_t>(job.tiles.rows(tile));
-    const float* rows[kTileMaxRows];
-    for (int32_t r = 0; r < n_rows; ++r) rows[r] = x.row(job.tiles.first(tile) + r) + k;
-    auto* out = activations_.data() + job.activation_offset(tile, k);
-    if (job.tile_format == kTileBf16Dot) {
-      table_.pack_bf16(rows, n_rows, n, reinterpret_cast<uint16_t*>(out));
+void LinearRunner::pack(const Job& job, Range units) noexcept {
+  for (int64_t unit = units.first; unit < units.last; ++unit) {
+    if (job.format == PackFormat::kInt8) {
+      quantize_rows(job, unit);
     } else {
-      table_.pack_f32(rows, n_rows, n, job.round, in_pairs(job.format),
-                      reinterpret_cast<float*>(out));
+      const int64_t n_segments = job.pack_units / job.tiles.n_tiles;
+      pack_rows(job, unit / n_segments, unit % n_segments * kPackSegment);
     }
-  };
-  const int64_t n_units = job.tiles.n_tiles * n_segments;
-  if (n_units == 1 || x.rows * x.cols <= kAlonePackValues) {
-    for (int64_t unit = 0; unit < n_units; ++unit) pack(unit);
-    return;
   }
-  pool_.run([&](int t) {
-    const Range range = part_of(n_units, t, pool_.n_threads());
-    for (int64_t unit = range.first; unit < range.last; ++unit) pack(unit);
-  });
+}
+
+// A segment of k of a row tile's activations.
+void LinearRunner::pack_rows(const Job& job, int64_t tile, int64_t k) noexcept {
+  const View<const float>& x = job.product.x;
+  const int64_t n = std::min(kPackSegment, x.cols - k);
+  const auto n_rows = static_cast<int32_t>(job.tiles.rows(tile));
+  const float* rows[kTileMaxRows];
+  for (int32_t r = 0; r < n_rows; ++r) rows[r] = x.row(job.tiles.first(tile) + r) + k;
+  auto* out = activations_.data() + job.activation_offset(tile, k);
+  if (job.tile_format == kTileBf16Dot) {
+    table_.pack_bf16(rows, n_rows, n, reinterpret_cast<uint16_t*>(out));
+  } else {
+    table_.pack_f32(rows, n_rows, n, job.round, in_pairs(job.format),
+                    reinterpret_cast<float*>(out));
+  }
 }
 
 // A row's scale needs all of the row, so a row tile is not shared between threads here; its second
 // reading finds it in the cache.
 // Left apart: a norm in front could hand its row's largest value over. The search for it is 0.5 to
 // 1.1 % of such a product's time (docs/design/kernels.md, fusion).
-void LinearRunner::quantize_activations(const Job& job) noexcept {
+void LinearRunner::quantize_rows(const Job& job, int64_t tile) noexcept {
   const View<const float>& x = job.product.x;
   auto* row_scales = reinterpret_cast<float*>(row_scales_.data());
   OUTRIDER_ASSERT(static_cast<size_t>(x.rows) * sizeof(float) <= row_scales_.bytes());
-  const auto pack = [&](Range tiles) {
-    for (int64_t tile = tiles.first; tile < tiles.last; ++tile) {
-      const auto n_rows = static_cast<int32_t>(job.tiles.rows(tile));
-      const float* rows[kTileMaxRows];
-      float inverse[kTileMaxRows];
-      for (int32_t r = 0; r < n_rows; ++r) {
-        const int64_t row = job.tiles.first(tile) + r;
-        rows[r] = x.row(row);
-        const Int8Scale scale = int8_scale(table_.amax_row(rows[r], x.cols));
-        row_scales[row] = scale.scale;
-        inverse[r] = scale.inverse;
-      }
-      auto* out = reinterpret_cast<uint8_t*>(activations_.data() + job.activation_offset(tile, 0));
-      table_.pack_int8(rows, n_rows, x.cols, inverse, table_.int8_shift, out);
-    }
-  };
-  if (job.tiles.n_tiles == 1 || x.rows * x.cols <= kAlonePackValues)
-    return pack({0, job.tiles.n_tiles});
-  pool_.run([&](int t) { pack(part_of(job.tiles.n_tiles, t, pool_.n_threads())); });
+  const auto n_rows = static_cast<int32_t>(job.tiles.rows(tile));
+  const float* rows[kTileMaxRows];
+  float inverse[kTileMaxRows];
+  for (int32_t r = 0; r < n_rows; ++r) {
+    const int64_t row = job.tiles.first(tile) + r;
+    rows[r] = x.row(row);
+    const Int8Scale scale = int8_scale(table_.amax_row(rows[r], x.cols));
+    row_scales[row] = scale.scale;
+    inverse[r] = scale.inverse;
+  }
+  auto* out = reinterpret_cast<uint8_t*>(activations_.data() + job.activation_offset(tile, 0));
+  table_.pack_int8(rows, n_rows, x.cols, inverse, table_.int8_shift, out);
 }
 
 // One thread's way through its part of a product. Outer to inner: rows that share a pass, some

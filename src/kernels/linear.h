@@ -49,8 +49,9 @@ class LinearRunner {
  private:
   struct Job;
   class Walk;
-  void pack_activations(const Job& job) noexcept;
-  void quantize_activations(const Job& job) noexcept;
+  void pack(const Job& job, Range units) noexcept;
+  void pack_rows(const Job& job, int64_t tile, int64_t k) noexcept;
+  void quantize_rows(const Job& job, int64_t tile) noexcept;
   void multiply(const Job& job, int thread_index) noexcept;
 
   const KernelTable& table_;

@@ -124,6 +124,30 @@ void ThreadPool::run(Job job, const void* context) noexcept {
   }
 }
 
+void ThreadPool::run_in_two(Job first, Job second, const void* context) noexcept {
+  // A forked copy runs part after part: they cannot wait for each other.
+  if (n_threads_ == 1 || is_forked_copy()) {
+    run(first, context);
+    run(second, context);
+    return;
+  }
+  run([&](int t) {
+    first(context, t);
+    meet();
+    second(context, t);
+  });
+}
+
+// Returns when all threads of the job have called it.
+void ThreadPool::meet() noexcept {
+  const uint32_t seen = meetings_.load(std::memory_order_acquire);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < static_cast<uint32_t>(n_threads_))
+    return wait_while(meetings_, seen, meeting_sleepers_);
+  arrived_.store(0, std::memory_order_relaxed);
+  meetings_.fetch_add(1, std::memory_order_seq_cst);
+  if (meeting_sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake_all(meetings_);
+}
+
 void ThreadPool::work(int thread_index) noexcept {
   char name[16];
   std::snprintf(name, sizeof name, "outrider-k%d", thread_index);

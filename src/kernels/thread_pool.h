@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "base/result.h"
 
@@ -30,15 +31,29 @@ class ThreadPool {
   void run(Job job, const void* context) noexcept;
   int n_threads() const { return n_threads_; }
 
+  // [hot] first on all threads and, when all of its parts are done, second on all threads: what two
+  // calls of run() do, in one hand-over.
+  void run_in_two(Job first, Job second, const void* context) noexcept;
+
   // run() of anything callable as f(thread_index).
   template <class F>
   void run(const F& f) noexcept {
     run([](const void* context, int t) { (*static_cast<const F*>(context))(t); }, &f);
   }
 
+  // run_in_two() of anything callable as f(thread_index).
+  template <class F, class G>
+  void run_in_two(const F& first, const G& second) noexcept {
+    const std::pair<const F*, const G*> both(&first, &second);
+    using Both = std::pair<const F*, const G*>;
+    run_in_two([](const void* c, int t) { (*static_cast<const Both*>(c)->first)(t); },
+               [](const void* c, int t) { (*static_cast<const Both*>(c)->second)(t); }, &both);
+  }
+
  private:
   explicit ThreadPool(int n_threads);
   void work(int thread_index) noexcept;
+  void meet() noexcept;
   bool is_forked_copy() const noexcept {
     return same_process_ != nullptr && same_process_->load(std::memory_order_relaxed) == 0;
   }
@@ -56,6 +71,9 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> pending_{0};  // workers still inside the job
   alignas(64) std::atomic<uint32_t> sleepers_{0};
   alignas(64) std::atomic<uint32_t> caller_sleeps_{0};
+  alignas(64) std::atomic<uint32_t> arrived_{0};  // threads that wait inside the job
+  alignas(64) std::atomic<uint32_t> meetings_{0};
+  alignas(64) std::atomic<uint32_t> meeting_sleepers_{0};
 };
 
 // The part of [0, n) that thread t of n_threads takes: contiguous, sizes differ by at most one.

@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -44,6 +46,55 @@ TEST(ThreadPool, waits_for_a_part_that_takes_long) {
     });
     EXPECT_TRUE(done);
   }
+}
+
+TEST(ThreadPool, second_half_sees_all_of_the_first) {
+  for (int n : {1, 2, 3, 8}) {
+    auto pool = ThreadPool::create(n);
+    ASSERT_TRUE(pool);
+    std::vector<int> first(static_cast<size_t>(n)), second(static_cast<size_t>(n));
+    const int n_jobs = 200;
+    for (int job = 1; job <= n_jobs; ++job) {
+      pool.value()->run_in_two([&](int t) { first[static_cast<size_t>(t)] = job; },
+                               [&](int t) {
+                                 bool all = true;
+                                 for (int value : first) all = all && value == job;
+                                 second[static_cast<size_t>(t)] += all;
+                               });
+    }
+    for (int seen : second) EXPECT_EQ(seen, n_jobs) << n << " threads";
+  }
+}
+
+TEST(ThreadPool, second_half_waits_for_a_first_one_that_takes_long) {
+  auto pool = ThreadPool::create(3);
+  for (int slow = 0; slow < 3; ++slow) {
+    std::atomic<bool> done{false};
+    std::atomic<int> early{0};
+    pool.value()->run_in_two(
+        [&](int t) {
+          if (t != slow) return;
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          done = true;
+        },
+        [&](int) { early += !done; });
+    EXPECT_EQ(early, 0);
+  }
+}
+
+TEST(ThreadPool, both_halves_run_in_a_forked_child) {
+  auto pool = ThreadPool::create(3);
+  ASSERT_TRUE(pool);
+  const pid_t child = fork();
+  if (child == 0) {
+    int first = 0, second = 0;
+    pool.value()->run_in_two([&](int) { ++first; }, [&](int) { second += first == 3; });
+    _exit(second == 3 ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 TEST(ThreadPool, ends_cleanly_with_and_without_work) {
