@@ -9,8 +9,9 @@ namespace outrider {
 
 struct CpuOpsOptions {
   int n_threads = 0;              // <= 0: as many as this process may use
-  const char* kernel_table = "";  // "": the best; else "scalar", "avx2", "avx512", "avx512_bf16",
-                                  // "avx512_bw" (no int8 dot instruction), "neon", "neon_dot"
+  const char* kernel_table = "";  // "": the best; else "scalar", "avx2", "avx2_vnni" (with the
+                                  // int8 dot instruction), "avx512", "avx512_bf16", "avx512_bw"
+                                  // (without it), "neon", "neon_dot"
 };
 
 // [setup] Starts the threads (n_threads - 1 of them; the caller is one). An Ops belongs to one

@@ -14,8 +14,8 @@ namespace outrider {
 namespace {
 
 struct Choices {
-  const KernelTable* tables[5] = {};
-  const char* names[6] = {};  // null terminated
+  const KernelTable* tables[6] = {};
+  const char* names[7] = {};  // null terminated
   char features[160] = {};
   int n = 0;
 
@@ -35,6 +35,26 @@ struct Choices {
 bool has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+// No name in older compilers either: leaf 7, subleaf 1, EAX bit 4.
+bool has_avx_vnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 4 & 1) != 0;
+}
+
+// The avx2 table with the int8 dot instruction in the encoding that the processor knows.
+const KernelTable& avx2_vnni_table(bool avx_vnni) {
+  static const KernelTable table = [=] {
+    KernelTable t = kAvx2Table;
+    t.name = "avx2_vnni";
+    std::memcpy(t.tile[kTileInt8], avx_vnni ? kAvxVnniTiles : kAvx512vlVnniTiles,
+                sizeof kAvxVnniTiles);
+    t.peak_int8 = avx_vnni ? kAvxVnniPeak : kAvx512vlVnniPeak;
+    t.int8_shift = 128;
+    return t;
+  }();
+  return table;
 }
 
 // The avx512 table with the int8 dot instruction where the processor has it, the same with the bf16
@@ -87,11 +107,15 @@ const Choices& choices() {
     if (avx512) c.add(avx512_table(Avx512::kPlain));
     if (dot && !dot_is_faster()) c.add(avx512_table(Avx512::kBf16Dot));
     if (avx512) c.add(avx512_table(Avx512::kNoDot));
+    const bool avx_vnni = avx2 && has_avx_vnni();
+    if (avx_vnni || (avx512 && __builtin_cpu_supports("avx512vnni")))
+      c.add(avx2_vnni_table(avx_vnni));
     if (avx2) c.add(kAvx2Table);
     c.feature(avx2, "avx2 fma f16c");
     c.feature(avx512, "avx512f avx512bw avx512dq avx512vl");
     c.feature(dot, "avx512_bf16");
     c.feature(__builtin_cpu_supports("avx512vnni"), "avx512_vnni");
+    c.feature(avx_vnni, "avx_vnni");
 #elif defined(__aarch64__)
     if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) {
       static const KernelTable with_dot = [] {
@@ -118,7 +142,7 @@ const Choices& choices() {
 Result<const KernelTable*> find_kernel_table(const char* name) {
   const Choices& all = choices();
   if (name == nullptr || name[0] == 0) return all.tables[0];
-  char known[64] = {};
+  char known[96] = {};
   for (int i = 0; i < all.n; ++i) {
     if (std::strcmp(name, all.names[i]) == 0) return all.tables[i];
     const size_t used = std::strlen(known);

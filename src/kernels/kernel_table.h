@@ -161,6 +161,11 @@ void pack_for_avx512_bf16(const float* const* rows, int32_t n_rows, int64_t n_k,
 extern const TileFn kAvx512VnniTiles[4][kTileMaxRows];
 extern const PeakLoop kAvx512VnniPeak;
 extern const BlockKernels kAvx2Blocks, kAvx512Blocks, kAvx512VnniBlocks;
+// The int8 dot instruction on 32-byte vectors, in both of its encodings: AVX-VNNI, AVX-512 VL.
+extern const TileFn kAvxVnniTiles[4][kTileMaxRows];
+extern const PeakLoop kAvxVnniPeak;
+extern const TileFn kAvx512vlVnniTiles[4][kTileMaxRows];
+extern const PeakLoop kAvx512vlVnniPeak;
 #elif defined(__aarch64__)
 extern const KernelTable kNeonTable;
 // What the dot product instructions of ARMv8.2 add.

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/dispatch.h"
 #include "kernels/thread_pool.h"
 #include "reference.h"
 
@@ -123,6 +124,18 @@ TEST(CpuOps, can_be_forced_to_every_table_of_this_cpu) {
     EXPECT_STREQ(ops.value()->kernel_table(), name.c_str());
   }
   EXPECT_STREQ(make_cpu_ops({}).value()->kernel_table(), table_names()[0].c_str());
+}
+
+TEST(CpuOps, has_the_int8_dot_instruction_without_avx512_where_the_cpu_has_it) {
+  const std::string features = std::string(" ") + cpu_features() + " ";
+  const bool any = features.find(" avx_vnni ") != std::string::npos ||
+                   features.find(" avx512_vnni ") != std::string::npos;
+  if (!any) GTEST_SKIP() << "this CPU has neither AVX-VNNI nor AVX-512 VNNI";
+  const auto table = find_kernel_table("avx2_vnni");
+  ASSERT_TRUE(table);
+  EXPECT_EQ(table.value()->int8_shift, 128);
+  EXPECT_NE(table.value()->tile[kTileInt8][0][0], kScalarTable.tile[kTileInt8][0][0]);
+  EXPECT_NE(table.value()->peak_int8.run, nullptr);
 }
 
 TEST(CpuOps, refuses_a_table_it_does_not_have_and_names_those_it_has) {
