@@ -53,13 +53,19 @@ Result<void> run_ticks(Bench& bench, const BenchOptions& options, Measurement& m
     const int64_t start_ns = clock.now_ns();
     sample.intended_ms = since_ms(due_ns);
     sample.start_ms = since_ms(start_ns);
+    const SystemEvents before = system_events();
     auto times = bench.tick(m);
     if (!times) return times.error();
+    const SystemEvents after = system_events();
     const int64_t end_ns = clock.now_ns();
     sample.times = times.value();
     sample.latency_ms =
         period_ns > 0 ? static_cast<double>(end_ns - due_ns) * 1e-6 : sample.times.total_ms;
     m.n_late += period_ns > 0 && end_ns - due_ns > period_ns;
+    m.events.minor_faults += after.minor_faults - before.minor_faults;
+    m.events.major_faults += after.major_faults - before.major_faults;
+    m.events.waits += after.waits - before.waits;
+    m.events.preemptions += after.preemptions - before.preemptions;
     m.samples.push_back(std::move(sample));
     if (period_ns == 0 || clock.now_ns() < due_ns + period_ns)
       out.progress(fmt::format("tick {} of {}", i + 1, options.n_ticks), i + 1 == options.n_ticks);

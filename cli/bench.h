@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/machine.h"
 #include "cli/request.h"
 #include "cli/stats.h"
 
@@ -30,7 +31,8 @@ struct Measurement {
   std::vector<Sample> samples;
   uint64_t output_checksum = 0, n_different = 0;  // outputs unlike the first one
   uint64_t resident_bytes = 0;
-  size_t n_late = 0;  // with a rate: ticks that ended after the next one was due
+  SystemEvents events;  // within the measured ticks, without what lies between them
+  size_t n_late = 0;    // with a rate: ticks that ended after the next one was due
 };
 
 // Errors: of a tick. Progress goes to `out`, between ticks.

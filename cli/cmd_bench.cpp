@@ -117,6 +117,14 @@ Report bench_report(const Measurement& m, const Resolved& resolved, const Sessio
   } else {
     report["rate"] = nullptr;
   }
+  const Report& total = report["total_ms"];
+  report["jitter"] = total["p99"].is_number() && total["p50"].get<double>() > 0
+                         ? Report(total["p99"].get<double>() / total["p50"].get<double>())
+                         : Report(nullptr);
+  report["events"] = {{"minor_faults", m.events.minor_faults},
+                      {"major_faults", m.events.major_faults},
+                      {"waits", m.events.waits},
+                      {"preemptions", m.events.preemptions}};
   report["rss_bytes"] = m.resident_bytes;
   report["threads"] = facts.n_threads > 0 ? Report(facts.n_threads) : Report(nullptr);
   report["kernel_table"] =
@@ -166,6 +174,11 @@ void print_report(const Report& r, const BenchOptions& options, Output& out) {
              options.rate_hz, r["rate"]["late"].get<size_t>(), r["total_ms"]["n"].get<size_t>(),
              ms_text(r["rate"]["latency_from_intended_start_ms"], "p50"),
              ms_text(r["rate"]["latency_from_intended_start_ms"], "max"));
+  const Report& events = r["events"];
+  if (r["jitter"].is_number()) out.text("jitter (p99/p50) {:.3f}; ", r["jitter"].get<double>());
+  out.text("within the ticks {} minor and {} major page faults, {} waits, {} preemptions\n",
+           events["minor_faults"].get<int64_t>(), events["major_faults"].get<int64_t>(),
+           events["waits"].get<int64_t>(), events["preemptions"].get<int64_t>());
   const Report& limits = r["limits"];
   if (limits["f32_gops"]["all"].is_number())
     out.text(

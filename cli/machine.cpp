@@ -143,6 +143,12 @@ uint64_t resident_bytes() {
   return kilobytes(field(read_small("/proc/self/status"), "VmRSS"));
 }
 
+SystemEvents system_events() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return {usage.ru_minflt, usage.ru_majflt, usage.ru_nvcsw, usage.ru_nivcsw};
+}
+
 std::string bytes_text(uint64_t bytes) {
   const double n = static_cast<double>(bytes);
   if (bytes >= 1000000000u) return fmt::format("{:.2f} GB", n / 1e9);

@@ -26,6 +26,13 @@ Report machine_report(const Machine& machine);
 // Resident memory of this process, now.
 uint64_t resident_bytes();
 
+// What the system did to this process so far, all of its threads.
+struct SystemEvents {
+  int64_t minor_faults = 0, major_faults = 0;  // pages that had to be found, or read
+  int64_t waits = 0, preemptions = 0;          // context switches: wanted, not wanted
+};
+SystemEvents system_events();
+
 std::string bytes_text(uint64_t bytes);  // "1.4 GB"
 
 }  // namespace outrider::cli

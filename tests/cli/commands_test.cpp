@@ -225,6 +225,9 @@ TEST(Bench, document_has_the_keys_that_scripts_rely_on) {
   for (const char* key :
        {"total_ms", "open_ms", "rss_bytes", "threads", "kernel_table", "first_ms", "machine"})
     EXPECT_NE(json.find(key), nullptr) << key;
+  for (const char* key : {"minor_faults", "major_faults", "waits", "preemptions"})
+    EXPECT_GE(json.find("events")->find(key)->integer(), 0) << key;
+  EXPECT_TRUE(json.find("jitter")->is_null());  // needs a p99, and that 100 samples
   EXPECT_TRUE(json.find("total_ms")->find("p99")->is_null());
   EXPECT_EQ(json.find("total_ms")->find("n")->integer(), 5);
   EXPECT_EQ(json.find("checksum")->find("outputs_different")->integer(), 0);

@@ -1,5 +1,6 @@
 // Inside a tick: no heap, no lock, no write. And after it: memory stays where it was.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -66,6 +67,43 @@ TEST_P(HotPath, a_tick_takes_no_heap_no_lock_and_writes_nothing) {
     const HotCounts counts = hot_counter::disarm();
     EXPECT_EQ(worst, 0) << provider.error();
     EXPECT_EQ(counts.total(), 0u) << hot_counter::describe(counts);
+  }
+}
+
+TEST_P(HotPath, fifty_ticks_after_the_warm_up_touch_no_new_page) {
+  if (!hot_counter::available()) GTEST_SKIP() << "sanitizers touch pages of their own";
+  const PiPair& pair = tiny_pair(GetParam());
+  for (const char* precision : {"f32", "bf16", "int8"}) {
+    const PiProvider provider(config_json(
+        {.pair = pair, .extra = R"("n_threads":2,"precision":")" + std::string(precision) + '"'}));
+    ASSERT_TRUE(provider.ok());
+    Request request = make_request(pair);
+    std::vector<float> actions(provider.action_values());
+    const auto& verbs = provider->verbs;
+    void* self = provider->self;
+    uint64_t written = 0;
+    int worst = 0;
+    const auto ticks = [&](int n) {
+      for (int tick = 0; tick < n; ++tick) {
+        request.state[0] = static_cast<float>(tick % 7) / 7;
+        worst = std::min(
+            {worst, verbs.set_input(self, 0, request.views.data(), 2 * sizeof(frt_image_view), -1),
+             verbs.set_input(self, 1, request.prompt.data(), request.prompt.size(), -1),
+             verbs.set_input(self, 2, request.state.data(), request.state.size() * sizeof(float),
+                             -1),
+             verbs.step(self),
+             verbs.get_output(self, 3, actions.data(), actions.size() * sizeof(float), &written,
+                              -1)});
+      }
+    };
+    ticks(2);  // the code itself is mapped from a file, page by page
+    rusage before = {}, after = {};
+    getrusage(RUSAGE_SELF, &before);
+    ticks(50);
+    getrusage(RUSAGE_SELF, &after);
+    EXPECT_EQ(worst, 0) << provider.error();
+    EXPECT_EQ(after.ru_minflt - before.ru_minflt, 0) << precision;
+    EXPECT_EQ(after.ru_majflt - before.ru_majflt, 0) << precision;
   }
 }
 
