@@ -42,6 +42,8 @@ constexpr ConfigKey kPi0Keys[] = {
     {"noise_seed", "41", "seed of the action noise", false},
     {"rope_bf16", "\"auto\"", "\"auto\", \"on\" or \"off\"", true},
     {"reuse", "\"off\"", "\"on\" or \"off\": keep what unchanged inputs became", true},
+    {"pin_threads", "\"off\"", "\"on\" or \"off\": each compute thread on a CPU of its own", true},
+    {"rt_priority", "0", "real-time priority of the compute threads, 1 to 99; 0: none", false},
     {"cache_dir", "\"\"", "folder for packed weights; empty: none", true},
     {"policy_dir", "\"\"", "checkpoint folder, policy.json or GGUF with a policy; empty: none",
      true},

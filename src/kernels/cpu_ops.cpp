@@ -207,7 +207,7 @@ Result<std::unique_ptr<Ops>> make_cpu_ops(const CpuOpsOptions& options) {
     return make_error(Code::kInvalid, "threads: %d asked for, at most %u are allowed",
                       options.n_threads, kMaxThreads);
   auto pool = ThreadPool::create(
-      static_cast<int>(choose_threads(options.n_threads, cpu_budget()).n_threads));
+      static_cast<int>(choose_threads(options.n_threads, cpu_budget()).n_threads), options.wishes);
   if (!pool) return pool.error();
   std::unique_ptr<Ops> ops(new (std::nothrow) CpuOps(*table.value(), std::move(pool.value())));
   if (!ops) return make_error(Code::kNoMemory, "kernels: no memory for the CPU's operations");

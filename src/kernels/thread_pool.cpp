@@ -2,12 +2,14 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <system_error>
 
@@ -80,16 +82,54 @@ ThreadPool::ThreadPool(int n_threads)
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int n_threads) {
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int n_threads, const ThreadWishes& wishes) {
   OUTRIDER_ASSERT(n_threads >= 1);
   try {
     std::unique_ptr<ThreadPool> pool(new ThreadPool(n_threads));
-    if (pool->n_started_ == n_threads) return pool;
+    if (pool->n_started_ == n_threads) {
+      OUTRIDER_TRY(pool->grant(wishes));
+      return pool;
+    }
     return make_error(Code::kNoMemory, "threads: the system gave %d of %d; lower the thread count",
                       pool->n_started_, n_threads);
   } catch (const std::bad_alloc&) {
     return make_error(Code::kNoMemory, "threads: no memory for %d threads", n_threads);
   }
+}
+
+Result<void> ThreadPool::grant(const ThreadWishes& wishes) noexcept {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (wishes.pin && sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    return make_error(Code::kDevice, "threads: pinning: the CPUs of this process are not known");
+  int cpu = -1;  // of thread t; from the first one again when there are more threads than CPUs
+  for (int t = 0; t < n_threads_; ++t) {
+    if (wishes.pin) {
+      do cpu = (cpu + 1) % CPU_SETSIZE;
+      while (!CPU_ISSET(cpu, &allowed));
+    }
+    if (t == 0) continue;
+    const pthread_t thread = threads_[t].native_handle();
+    if (wishes.pin) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(cpu, &one);
+      if (const int failed = pthread_setaffinity_np(thread, sizeof one, &one); failed != 0)
+        return make_error(Code::kDevice,
+                          "threads: pinning to CPU %d was refused (%s); leave pin_threads out", cpu,
+                          strerrorname_np(failed));
+    }
+    if (wishes.rt_priority > 0) {
+      sched_param priority = {};
+      priority.sched_priority = wishes.rt_priority;
+      if (const int failed = pthread_setschedparam(thread, SCHED_FIFO, &priority); failed != 0)
+        return make_error(Code::kDevice,
+                          "threads: rt_priority %d was refused (%s); raise this process' real-time "
+                          "priority limit (ulimit -r, CAP_SYS_NICE) or leave rt_priority out",
+                          wishes.rt_priority, strerrorname_np(failed));
+    }
+  }
+  return {};
 }
 
 ThreadPool::~ThreadPool() {

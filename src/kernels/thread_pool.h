@@ -16,13 +16,20 @@
 
 namespace outrider {
 
+// What the threads of a pool (the caller's own is left as it is) ask of the system.
+struct ThreadWishes {
+  bool pin = false;     // thread t on the t-th CPU that this process may use, 0 being the caller
+  int rt_priority = 0;  // 1..99: SCHED_FIFO with it; 0: as the thread that makes the pool
+};
+
 class ThreadPool {
  public:
   // A part of a job: called once for every thread index in [0, n_threads).
   using Job = void (*)(const void* context, int thread_index);
 
-  // [setup] Starts n_threads - 1 threads (the caller is the first). Errors: kNoMemory.
-  static Result<std::unique_ptr<ThreadPool>> create(int n_threads);
+  // [setup] Starts n_threads - 1 threads (the caller is the first). Errors: kNoMemory; kDevice when
+  // the system refuses a wish.
+  static Result<std::unique_ptr<ThreadPool>> create(int n_threads, const ThreadWishes& wishes = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -52,6 +59,7 @@ class ThreadPool {
 
  private:
   explicit ThreadPool(int n_threads);
+  Result<void> grant(const ThreadWishes& wishes) noexcept;
   void work(int thread_index) noexcept;
   void meet() noexcept;
   bool is_forked_copy() const noexcept {

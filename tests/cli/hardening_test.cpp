@@ -186,10 +186,12 @@ TEST(Inspect, never_says_runs_of_a_configuration_that_does_not_open) {
   EXPECT_EQ(run({"inspect", config}).status, 0);
   EXPECT_EQ(run({"inspect", config, "--set", "cache_dir="}).status, 0);
   for (const char* set :
-       {"backend=cuda", "n_views=9", "n_views=0", "image_height=0", "image_width=65536",
-        "image_channels=4", "action_steps=3", "action_dim=x", "action_dim=33", "precision=f64",
-        "numerics=maths", "n_threads=2000", "num_steps=1001", "noise_seed=-1", "reuse=maybe",
-        "rope_bf16=yes", "policy_dir=x", "mmproj_path=none.gguf", "model_path=none.gguf"}) {
+       {"backend=cuda",        "n_views=9",        "n_views=0",      "image_height=0",
+        "image_width=65536",   "image_channels=4", "action_steps=3", "action_dim=x",
+        "action_dim=33",       "precision=f64",    "numerics=maths", "n_threads=2000",
+        "num_steps=1001",      "noise_seed=-1",    "reuse=maybe",    "pin_threads=1",
+        "rt_priority=100",     "rope_bf16=yes",    "policy_dir=x",   "mmproj_path=none.gguf",
+        "model_path=none.gguf"}) {
     for (const std::string& file : {config, tiny_policy()}) {
       const Outcome opened = run({"doctor", file, "--set", set});
       EXPECT_NE(opened.status, 0) << set;

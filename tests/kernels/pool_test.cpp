@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,6 +97,25 @@ TEST(ThreadPool, both_halves_run_in_a_forked_child) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(ThreadPool, refuses_a_priority_that_is_not_permitted_in_words) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit none = {};
+    if (setrlimit(RLIMIT_RTPRIO, &none) != 0) _exit(2);
+    if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(3);
+    const auto refused = ThreadPool::create(2, {.rt_priority = 10});
+    if (refused || refused.code() != Code::kDevice) _exit(4);
+    const std::string_view text = refused.error().message();
+    if (text.find("rt_priority 10 was refused (EPERM)") == text.npos) _exit(5);
+    _exit(ThreadPool::create(2, {.pin = true}) ? 0 : 6);
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(ThreadPool, ends_cleanly_with_and_without_work) {

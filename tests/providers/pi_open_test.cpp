@@ -1,11 +1,13 @@
 // Every way an open can fail: code, one line, nothing left behind.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
+#include "base/cpu_budget.h"
 #include "outrider/ext/status.h"
 #include "outrider/host.h"
 #include "providers/pi_fixture.h"
@@ -284,6 +286,64 @@ TEST_F(Open, precision_names_choose_different_maths) {
       EXPECT_GE(cosine(f32, int8), 0.999) << seed;
     }
   }
+}
+
+// Thread ids of this process with that name.
+std::vector<pid_t> threads_named(const std::string& name) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream in(entry.path() / "comm");
+    std::string line;
+    if (std::getline(in, line) && line == name)
+      found.push_back(static_cast<pid_t>(std::stol(entry.path().filename())));
+  }
+  return found;
+}
+
+TEST(PiOpen, pins_compute_threads_when_asked_and_says_so) {
+  if (cpu_budget().n_allowed_cpus < 2) GTEST_SKIP() << "this process may use one CPU only";
+  const PiPair& pair = tiny_pair(PiFamily::kPi05);
+  const auto n_cpus = [] {
+    const std::vector<pid_t> threads = threads_named("outrider-k1");
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (threads.size() != 1 || sched_getaffinity(threads[0], sizeof set, &set) != 0) return -1;
+    return CPU_COUNT(&set);
+  };
+  {
+    const PiProvider plain(config_json({.pair = pair, .extra = R"("n_threads":2)"}));
+    ASSERT_TRUE(plain.ok());
+    EXPECT_GE(n_cpus(), 2);
+  }
+  const PiProvider pinned(
+      config_json({.pair = pair, .extra = R"("n_threads":2,"pin_threads":"on")"}));
+  ASSERT_TRUE(pinned.ok());
+  EXPECT_EQ(n_cpus(), 1);
+  const void* table = nullptr;
+  ASSERT_EQ(pinned->query_extension(pinned.get(), OUTRIDER_EXT_STATUS, 1, &table), 0);
+  const auto* status = static_cast<const outrider_status_v1*>(table);
+  const std::string text = status->describe(status->self);
+  EXPECT_NE(text.find(R"("pin_threads":"on","rt_priority":0)"), std::string::npos) << text;
+}
+
+TEST(PiOpen, takes_a_real_time_priority_or_refuses_it_in_words) {
+  if (cpu_budget().n_allowed_cpus < 2) GTEST_SKIP() << "this process may use one CPU only";
+  const std::string config = config_json(
+      {.pair = tiny_pair(PiFamily::kPi05), .extra = R"("n_threads":2,"rt_priority":1)"});
+  const PiProvider provider(config);
+  if (!provider.ok()) {
+    const Opened refused = try_open(config);
+    EXPECT_EQ(refused.code, -6);
+    EXPECT_NE(refused.reason.find("rt_priority 1 was refused (EPERM)"), std::string::npos)
+        << refused.reason;
+    return;
+  }
+  const std::vector<pid_t> threads = threads_named("outrider-k1");
+  ASSERT_EQ(threads.size(), 1u);
+  EXPECT_EQ(sched_getscheduler(threads[0]), SCHED_FIFO);
+  EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER) << "the caller's thread was raised too";
+  EXPECT_EQ(run_request(provider, make_request(tiny_pair(PiFamily::kPi05))).size(),
+            provider.action_values());
 }
 
 }  // namespace

@@ -84,7 +84,9 @@ Result<std::unique_ptr<PiEngine>> PiEngine::open(const PiOpenConfig& config,
 Result<void> PiEngine::prepare(int64_t max_views) {
   const Threads threads = choose_useful_threads(config_.n_threads);
   threads_note_ = threads.note;
-  auto ops = make_cpu_ops({.n_threads = threads.n});
+  auto ops = make_cpu_ops({.n_threads = threads.n,
+                           .wishes = {.pin = config_.pin_threads,
+                                      .rt_priority = static_cast<int>(config_.rt_priority)}});
   if (!ops) return ops.error();
   ops_ = std::move(ops.value());
   const int64_t prefix = PiRun::max_prefix(pi_config_, max_views, kMaxTextTokens);
@@ -190,12 +192,14 @@ std::string PiEngine::describe() const {
   std::snprintf(
       text, sizeof text,
       "\"family\":\"%s\",\"numerics\":\"%s\",\"precision\":\"%s\",\"kernel_table\":\"%s\","
-      "\"threads\":%d,\"threads_note\":\"%s\",\"num_steps\":%lld,\"noise_seed\":%lld,"
+      "\"threads\":%d,\"threads_note\":\"%s\",\"pin_threads\":\"%s\",\"rt_priority\":%lld,\"num_"
+      "steps\":%lld,\"noise_seed\":%lld,"
       "\"rope_bf16\":%s,\"image_size\":%lld,\"max_text_tokens\":%lld,\"packed_bytes\":%lld,"
       "\"state_bytes\":%lld,\"warmed_up\":true,\"reuse\":\"%s\",\"cache\":\"%s\",\"digests\":\"%"
       "s\"",
       pi_family_name(c.family), choice_name(config_.numerics), precision_name(options_.precision),
       ops_->kernel_table(), ops_->n_threads(), plain(threads_note_).c_str(),
+      config_.pin_threads ? "on" : "off", static_cast<long long>(config_.rt_priority),
       static_cast<long long>(c.n_denoise_steps), static_cast<long long>(config_.noise_seed),
       options_.numerics.rope_bf16 ? "true" : "false", static_cast<long long>(c.vision.image_size),
       static_cast<long long>(kMaxTextTokens),

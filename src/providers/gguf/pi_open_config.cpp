@@ -63,6 +63,8 @@ const std::span<const KeyRow> key_rows() {
       integer_row("num_steps", false, 0, 1000, &C::num_steps),
       integer_row("noise_seed", false, 0, UINT32_MAX, &C::noise_seed),
       choice_row("reuse", kOnOffNames, [](C& c, size_t i) { c.reuse = i == 0; }),
+      choice_row("pin_threads", kOnOffNames, [](C& c, size_t i) { c.pin_threads = i == 0; }),
+      integer_row("rt_priority", false, 0, 99, &C::rt_priority),
       path_row("cache_dir", &C::cache_dir),
       path_row("policy_dir", &C::policy_dir),
   };

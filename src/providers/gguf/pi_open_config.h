@@ -25,8 +25,10 @@ struct PiOpenConfig {
   int64_t n_threads = 0;  // <= 0: all that this process may use
   int64_t num_steps = 0;  // 0: from the file
   int64_t noise_seed = 41;
-  bool reuse = false;     // across ticks; never changes a result, only how even ticks are
-  std::string cache_dir;  // packed weights and digests are kept there; "": nothing is kept
+  bool reuse = false;        // across ticks; never changes a result, only how even ticks are
+  bool pin_threads = false;  // each compute thread on a CPU of its own; never changes a result
+  int64_t rt_priority = 0;   // 1..99: SCHED_FIFO for the compute threads; 0: none
+  std::string cache_dir;     // packed weights and digests are kept there; "": nothing is kept
   // A checkpoint folder, a policy.json, or a GGUF file with a policy inside: robot units in and
   // out.
   std::string policy_dir;
