@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "base/assert.h"
 #include "base/block_sum.h"
-#include "base/cpu_budget.h"
+#include "base/in_parallel.h"
 #include "base/private_file.h"
 
 namespace outrider {
@@ -21,7 +19,6 @@ constexpr char kMagic[8] = {'O', 'U', 'T', 'R', 'P', 'A', 'C', 'K'};
 constexpr uint32_t kRevision = 1;
 constexpr uint64_t kBlockBytes = uint64_t{64} << 20;
 constexpr uint64_t kPageBytes = 4096;
-constexpr unsigned kMaxHelpers = 15;
 
 struct Head {
   char magic[8];
@@ -41,35 +38,9 @@ uint64_t payload_at(const Head& head) {
   return round_up(numbers_at(head) + 8 * (head.n_numbers + head.n_blocks), kPageBytes);
 }
 
-// Calls work(i) for i in [0, n) on some threads. A thread that cannot be had is not missed.
-template <class Work>
-void in_parallel(size_t n, Work&& work) {
-  std::atomic<size_t> next{0};
-  const auto run = [&] {
-    for (size_t i = next++; i < n; i = next++) work(i);
-  };
-  std::vector<std::thread> helpers;
-  const size_t wanted = n < 2 ? n : std::min<size_t>({n, cpu_budget().n_threads, kMaxHelpers + 1});
-  try {
-    while (helpers.size() + 1 < wanted) helpers.emplace_back(run);
-  } catch (const std::system_error&) {
-  }
-  run();
-  for (std::thread& helper : helpers) helper.join();
-}
-
 std::span<const std::byte> block(std::span<const std::byte> bytes, size_t i) {
   const size_t at = i * kBlockBytes;
   return bytes.subspan(at, std::min<size_t>(kBlockBytes, bytes.size() - at));
-}
-
-// Maps the pages of a block in one go, where the system can; else they come one by one.
-void populate(std::span<const std::byte> bytes) {
-#ifdef MADV_POPULATE_READ
-  (void)madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_POPULATE_READ);
-#else
-  (void)bytes;
-#endif
 }
 
 Error damaged(const char* what) {

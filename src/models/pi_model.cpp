@@ -4,6 +4,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "base/in_parallel.h"
 #include "models/flow_time.h"
 
 namespace outrider {
@@ -266,8 +267,16 @@ Result<void> PiModel::take_embedding(const Matrix& stored,
                                      std::span<const MappedFile* const> files) {
   const size_t bytes = stored_bytes(stored);
   OUTRIDER_TRY(table_.reserve(Arena::cost<std::byte>(bytes), /*prefault=*/false));
-  void* copy = table_.take_bytes(bytes);
-  std::memcpy(copy, stored.data, bytes);
+  auto* copy = static_cast<std::byte*>(table_.take_bytes(bytes));
+  // In blocks: a gigabyte is mostly new pages to be mapped, which threads share.
+  constexpr size_t kBlockBytes = size_t{32} << 20;
+  const std::span from(static_cast<const std::byte*>(stored.data), bytes);
+  in_parallel((bytes + kBlockBytes - 1) / kBlockBytes, [&](size_t i) {
+    const auto block =
+        from.subspan(i * kBlockBytes, std::min(kBlockBytes, bytes - i * kBlockBytes));
+    populate(block);
+    std::memcpy(copy + i * kBlockBytes, block.data(), block.size());
+  });
   table_.seal();
   embed = stored;
   embed.data = copy;
