@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
+#include "cli/onnx_model.h"
 #include "cli/outputs.h"
 #include "cli/parity.h"
 #include "cli/report/html.h"
@@ -33,7 +34,10 @@ constexpr Positional kPositionals[] = {
      "Open configuration or model file. For a case that brings its own weights (kind pi-policy) "
      "only "
      "precision and n_threads are read from it, and - means their defaults."},
-    {"CASEDIR", "Folder with meta.json, the inputs and the recorded arrays (.npy or raw .bin)."},
+    {"CASEDIR",
+     "Folder with meta.json, the inputs and the recorded arrays (.npy or raw .bin); for ONNX also "
+     "one "
+     ".ref.json file."},
 };
 
 // The worst stages at a glance: how much of its tolerance each used.
@@ -204,6 +208,27 @@ int run_reference_case(Context& context, const std::string& config, const std::s
   return finish(context, std::move(report));
 }
 
+// Cases of a graph, in order.
+int run_onnx_case(Context& context, const std::string& config, const std::string& path) {
+  const Args& args = context.args;
+  auto cases = read_onnx_cases(path);
+  if (!cases) return context.fail(cases.error());
+  auto resolved = resolve(config, wish_of(args, kParity));
+  if (!resolved) return context.fail(resolved.error());
+  auto session = open_session(resolved.value());
+  if (!session) return context.fail(session.error());
+  auto compared = run_onnx_cases(
+      session.value(), cases.value(),
+      args.given("--tolerance") ? args.real("--tolerance") : cases.value().tolerance);
+  if (!compared) return context.fail(compared.error());
+  Report report;
+  report["case"] = path;
+  report["kind"] = "onnx";
+  for (const auto& [key, value] : compared.value().items()) report[key] = value;
+  report["config"] = settings_report(resolved.value())["config"];
+  return finish(context, std::move(report));
+}
+
 int run(Context& context) {
   const Args& args = context.args;
   const std::string &config = args.positional(0), &folder = args.positional(1);
@@ -211,8 +236,10 @@ int run(Context& context) {
   const std::string inputs[] = {config, folder + "/meta.json"};
   if (auto fine = check_outputs(wanted_outputs(args, kOutputs), inputs, context.out); !fine)
     return context.fail(fine.error());
+  if (is_onnx_recording(folder)) return run_onnx_case(context, config, folder);
   auto kind = case_kind(folder);
   if (!kind) return context.fail(kind.error());
+  if (kind.value() == "onnx") return run_onnx_case(context, config, folder);
   if (kind.value().starts_with("pi-policy")) return run_reference_case(context, config, folder);
   auto golden = read_case(folder);
   if (!golden) return context.fail(golden.error());

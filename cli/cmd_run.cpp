@@ -211,6 +211,10 @@ Report rows_report(std::span<const float> values, std::span<const int64_t> shape
 
 void say_how_it_was_opened(Context& context, const Resolved& resolved) {
   for (const std::string& note : resolved.notes) context.out.say(Level::kInfo, "{}", note);
+  if (resolved.derived && resolved.family == "onnx") {
+    context.out.say(Level::kInfo, "opened {} (--print-config shows all)", resolved.model_path);
+    return;
+  }
   if (resolved.derived)
     if (!resolved.policy_dir.empty())
       context.out.say(Level::kInfo, "opened {} (--print-config shows all)", resolved.policy_dir);
@@ -290,8 +294,8 @@ int run(Context& context) {
   const Report described = runtime_facts(session.value()).described;
   const std::string units =
       described.is_object() ? described.value("units", "normalised") : "normalised";
-  context.out.text("{} {} in {:.1f} ms, {} units\n", port.value(), shape_text(shape), total_ms,
-                   units);
+  context.out.text("{} {} in {:.{}f} ms, {} units\n", port.value(), shape_text(shape), total_ms,
+                   resolved.value().family == "onnx" ? 3 : 1, units);
   const Adjusted changed = adjusted(session.value());
   if (changed.resized_views > 0)
     context.out.text("{} {} resized to the size the model sees\n", changed.resized_views,

@@ -12,11 +12,13 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/config_keys.h"
+#include "cli/onnx_model.h"
 #include "gguf/gguf.h"
 #include "host/provider_path.h"
 #include "models/pi_gguf.h"
 #include "policy/gguf_policy.h"
 #include "providers/gguf/pi_open_config.h"
+#include "providers/onnx/onnx_open_config.h"
 
 namespace outrider::cli {
 namespace fs = std::filesystem;
@@ -82,18 +84,25 @@ void put(Resolved& resolved, const char* key, const std::string& literal, const 
   resolved.settings.push_back({key, literal, flag});
 }
 
+// The keys of a family; empty for one that only its provider knows.
+std::span<const ConfigKey> keys_of(std::string_view family) {
+  if (family == "pi0") return kPi0Keys;
+  return family == "onnx" ? onnx_keys() : std::span<const ConfigKey>();
+}
+
 // --set KEY=VALUE: the table says whether the value is a number or a text.
 Result<void> apply_set(Resolved& resolved, const Wish& wish) {
+  const std::span<const ConfigKey> keys = keys_of(resolved.family);
   std::vector<const char*> known;
-  for (const ConfigKey& key : kPi0Keys) known.push_back(key.name);
+  for (const ConfigKey& key : keys) known.push_back(key.name);
   for (const auto& entry : wish.set) {
     const std::string &name = entry.first, &value = entry.second;
     int64_t number = 0;
     std::string literal = read_integer(value, number) ? std::to_string(number) : quote(value);
-    if (resolved.family == "pi0") {
+    if (!keys.empty()) {
       const auto row =
-          std::ranges::find_if(kPi0Keys, [&](const ConfigKey& key) { return name == key.name; });
-      if (row == std::end(kPi0Keys)) {
+          std::ranges::find_if(keys, [&](const ConfigKey& key) { return name == key.name; });
+      if (row == keys.end()) {
         const char* near = nearest_name(name, known);
         return make_error(Code::kInvalid, "--set: unknown key \"%.80s\"%s%s%s", name.c_str(),
                           near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
@@ -112,8 +121,7 @@ Result<void> apply_flags(Resolved& resolved, const Wish& wish) {
 }
 
 void add_defaults(Resolved& resolved) {
-  if (resolved.family != "pi0") return;
-  for (const ConfigKey& key : kPi0Keys)
+  for (const ConfigKey& key : keys_of(resolved.family))
     if (key.by_default != nullptr && resolved.find(key.name) == nullptr)
       resolved.settings.push_back({key.name, key.by_default, kDefaultOrigin});
 }
@@ -127,11 +135,15 @@ std::string text_of(const Resolved& resolved, const char* key) {
 // The whole of it against the provider's own rules, so that nothing is called good here that its
 // open refuses. A provider given by hand judges for itself.
 Result<Resolved> checked(Resolved resolved, const std::string& path, const Wish& wish) {
-  if (resolved.family == "pi0" && wish.provider.empty()) {
+  if (!keys_of(resolved.family).empty() && wish.provider.empty()) {
     auto json = Json::parse(resolved.json, Json::Dialect::kFlatOpen);
     if (!json) return make_error(Code::kInvalid, "%.200s: %s", path.c_str(), json.error().text);
-    auto config = read_pi_open_config(json.value());
-    if (!config) return make_error(config.code(), "%.200s: %s", path.c_str(), config.error().text);
+    const auto judge = [&](const auto& config) -> Result<void> {
+      if (config) return {};
+      return make_error(config.code(), "%.200s: %s", path.c_str(), config.error().text);
+    };
+    OUTRIDER_TRY(resolved.family == "onnx" ? judge(read_onnx_open_config(json.value()))
+                                           : judge(read_pi_open_config(json.value())));
   }
   resolved.model_path = text_of(resolved, "model_path");
   resolved.mmproj_path = text_of(resolved, "mmproj_path");
@@ -141,9 +153,9 @@ Result<Resolved> checked(Resolved resolved, const std::string& path, const Wish&
 }
 
 Result<void> check_keys(const Json& object, const std::string& path, const std::string& family) {
-  if (family != "pi0") return {};
+  if (keys_of(family).empty()) return {};
   std::vector<const char*> known;
-  for (const ConfigKey& key : kPi0Keys) known.push_back(key.name);
+  for (const ConfigKey& key : keys_of(family)) known.push_back(key.name);
   for (const Json::Member& member : object.members()) {
     if (std::ranges::any_of(known, [&](const char* name) { return member.name == name; })) continue;
     const char* near = nearest_name(member.name, known);
@@ -300,6 +312,27 @@ bool is_policy_document(const std::string& path) {
   return false;
 }
 
+Result<Resolved> resolve_onnx(const std::string& path, const Wish& wish) {
+  OUTRIDER_TRY(check_there(path));
+  OUTRIDER_TRY(check_nameable(path));
+  auto settings = derive_onnx(path);
+  if (!settings) return settings.error();
+  Resolved resolved;
+  resolved.derived = true;
+  resolved.family = "onnx";
+  resolved.settings = std::move(settings.value());
+  OUTRIDER_TRY(apply_flags(resolved, wish));
+  resolved.json = join_json(resolved.settings);
+  resolved.provider_path = wish.provider;
+  if (wish.provider.empty()) {
+    auto found = host::find_provider("onnx");
+    // A provider that is not installed is a matter of the environment, not of the file.
+    if (!found) return make_error(Code::kInvalid, "%s", found.error().text);
+    resolved.provider_path = found.value();
+  }
+  return checked(std::move(resolved), path, wish);
+}
+
 Result<Resolved> resolve_gguf(const std::string& path, const Wish& wish) {
   OUTRIDER_TRY(check_there(path));
   auto file = GgufFile::open(path.c_str());
@@ -343,7 +376,7 @@ Result<void> check_there(const std::string& path) {
 }
 
 Result<void> check_files(const Resolved& resolved) {
-  if (resolved.family != "pi0") return {};
+  if (keys_of(resolved.family).empty()) return {};
   for (const std::string& path : {resolved.model_path, resolved.mmproj_path})
     if (!path.empty()) OUTRIDER_TRY(check_there(path));
   return {};
@@ -425,9 +458,10 @@ Result<Resolved> resolve(const std::string& path, const Wish& wish) {
   }
   const std::string extension = fs::path(path).extension().string();
   if (std::memcmp(magic, "GGUF", 4) == 0 || extension == ".gguf") return resolve_gguf(path, wish);
-  if (extension == ".onnx" || extension == ".safetensors")
+  if (extension == ".onnx") return resolve_onnx(path, wish);
+  if (extension == ".safetensors")
     return make_error(Code::kUnsupported,
-                      "%s: %s files are not run by this build; it runs .gguf policies",
+                      "%s: %s files are not run by this build; it runs .gguf and .onnx models",
                       path.c_str(), extension.c_str() + 1);
   if (is_policy_document(path)) return derive_policy(path, wish);
   return resolve_config(path, wish);

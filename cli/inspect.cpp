@@ -12,6 +12,7 @@
 #include "cli/flops.h"
 #include "cli/inspect_policy.h"
 #include "cli/machine.h"
+#include "cli/onnx_model.h"
 #include "gguf/gguf.h"
 #include "models/pi_gguf.h"
 #include "policy/gguf_policy.h"
@@ -283,6 +284,10 @@ Result<Inspection> inspect_config(const std::string& path, const Wish& wish) {
         inspect_gguf(resolved.value().model_path, resolved.value().mmproj_path, path, wish);
     if (!model) return model.error();
     inspection = std::move(model.value());
+  } else if (resolved.value().family == "onnx") {
+    auto model = inspect_onnx(resolved.value().model_path, resolved.value());
+    if (!model) return model.error();
+    inspection = std::move(model.value());
   } else {
     return make_error(Code::kUnsupported,
                       "%s: configuration of family \"%s\": nothing here can be inspected",
@@ -304,8 +309,11 @@ Result<Inspection> inspect_file(const std::string& path, const Wish& wish) {
   const std::string extension = fs::path(path).extension().string();
   if (extension == ".safetensors") return inspect_safetensors(path);
   if (extension == ".json") return inspect_config(path, wish);
-  if (extension == ".onnx")
-    return make_error(Code::kUnsupported, "%s: ONNX files are not in this build yet", path.c_str());
+  if (extension == ".onnx") {
+    auto resolved = resolve(path, wish);
+    if (!resolved) return resolved.error();
+    return inspect_onnx(path, resolved.value());
+  }
   std::string vision_path;
   for (const auto& [key, value] : wish.set)
     if (key == "mmproj_path") vision_path = value;

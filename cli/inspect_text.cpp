@@ -75,6 +75,37 @@ void put_file(Rows& rows, const Report& r, const char* label) {
                       words(r["family"], "name") + " (" + words(r["family"], "why") + ")");
 }
 
+void put_onnx(Rows& rows, const Report& r) {
+  rows.emplace_back("model",
+                    fmt::format("ONNX, opset {}, IR version {}, made by {}", number(r, "opset"),
+                                number(r, "ir_version"),
+                                words(r, "producer").empty() ? "?" : words(r, "producer")));
+  for (const char* side : {"inputs", "outputs"})
+    for (const Report& port : r[side]) {
+      std::string shape;
+      for (const Report& dim : port["shape"])
+        shape += (shape.empty() ? "" : ", ") +
+                 (dim.is_string() ? shown(dim.get<std::string>(), 40) : dim.dump());
+      rows.emplace_back(
+          std::string(side).substr(0, std::string(side).size() - 1),
+          fmt::format("{} {} {{{}}}", words(port, "name"), words(port, "type"), shape));
+    }
+  std::string operators;
+  for (const auto& [op, n] : r["operators"].items())
+    operators += fmt::format("{}{} {}", operators.empty() ? "" : ", ", shown(op, 40), n.dump());
+  rows.emplace_back("operators", operators);
+  for (const Report& line : r["problems"])
+    rows.emplace_back("missing", shown(line.get<std::string>(), 300));
+  if (r.contains("memory"))
+    rows.emplace_back("memory", fmt::format("{} of packed constants, {} for one run",
+                                            bytes_text(number(r["memory"], "constant_bytes")),
+                                            bytes_text(number(r["memory"], "arena_bytes"))));
+  if (r.contains("work"))
+    rows.emplace_back(
+        "work", fmt::format("{:.6g} GFLOP a run in {} steps",
+                            r["work"]["total_gflop"].get<double>(), number(r["work"], "steps")));
+}
+
 Rows rows_of(const Report& r) {
   Rows rows;
   if (r.contains("bytes")) {
@@ -83,6 +114,7 @@ Rows rows_of(const Report& r) {
     rows.emplace_back("file", words(r, "file") + ", " + words(r, "kind"));
     if (r.contains("family")) rows.emplace_back("family", words(r["family"], "why"));
   }
+  if (words(r, "kind") == "onnx") put_onnx(rows, r);
   if (r.contains("role")) rows.emplace_back("role", words(r, "role"));
   if (r.contains("chunk"))
     rows.emplace_back(
@@ -109,14 +141,14 @@ Rows rows_of(const Report& r) {
   }
   if (r.contains("robot")) put_robot(rows, r["robot"]);
   if (r.contains("vision_file")) put_file(rows, r["vision_file"], "vision file");
-  if (r.contains("memory")) {
+  if (r.contains("memory") && r["memory"].contains("f32_bytes")) {
     const Report& m = r["memory"];
     rows.emplace_back(
         "memory",
         fmt::format("about {} in f32, {} in bf16, {} in int8", bytes_text(number(m, "f32_bytes")),
                     bytes_text(number(m, "bf16_bytes")), bytes_text(number(m, "int8_bytes"))));
   }
-  if (r.contains("work")) {
+  if (r.contains("work") && r["work"].contains("vision_gflop")) {
     const Report& w = r["work"];
     rows.emplace_back(
         "work",

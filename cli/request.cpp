@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "cli/onnx_model.h"
 
 namespace outrider::cli {
 
@@ -133,6 +134,7 @@ Result<void> stage_images(Session& session, const Request& request) {
 }
 
 Result<void> stage(Session& session, const Request& request) {
+  if (request.plain_arrays) return stage_samples(session);
   if (!camera_ports(session).empty()) OUTRIDER_TRY(stage_images(session, request));
   if (session.find("prompt") != nullptr) OUTRIDER_TRY(session.set_text("prompt", request.prompt));
   if (session.find("state") != nullptr) OUTRIDER_TRY(session.set_floats("state", request.state));

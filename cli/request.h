@@ -15,6 +15,7 @@ struct Request {
   std::vector<std::string> cameras;
   std::string prompt;
   std::vector<float> state;
+  bool plain_arrays = false;  // a graph: every input is given an array made for it
 };
 
 // "0.1,-2,3e-1" -> values. Errors: kInvalid naming the position and what was found; every value

@@ -77,6 +77,8 @@ void draw_cameras(Request& request, const Session& session) {
 
 Request sample_request(const Resolved& resolved, double time_s) {
   Request request;
+  request.plain_arrays = resolved.family == "onnx";
+  if (request.plain_arrays) return request;
   const auto side = [&](const char* key) {
     return static_cast<int>(std::clamp<int64_t>(resolved.integer(key, 64), 1, 4096));
   };
@@ -121,6 +123,17 @@ std::vector<StageWork> stage_work(const Resolved& resolved, const Request& reque
                                   const Session& session, const RuntimeFacts& facts) {
   const std::vector<std::string> names = session.stages();
   std::vector<StageWork> out(names.size());
+  if (resolved.family == "onnx") {
+    // The plan counted its products; every weight is read once.
+    const auto number = [&](const char* key) {
+      return facts.described.contains(key) && facts.described[key].is_number()
+                 ? facts.described[key].get<double>()
+                 : 0.0;
+    };
+    for (size_t i = 0; i < names.size(); ++i)
+      if (names[i] == "infer") out[i] = {number("gflop"), number("constant_bytes")};
+    return out;
+  }
   if (resolved.family != "pi0" || resolved.model_path.empty()) return out;
   auto policy = GgufFile::open(resolved.model_path.c_str());
   auto vision = GgufFile::open(resolved.mmproj_path.c_str());

@@ -1,0 +1,94 @@
+// The operators that docs/reference/onnx.md claims are those of the code, with what the standard's
+// node tests say of each. OUTRIDER_WRITE_DOCS=1 writes the page.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "onnx/node_data.h"
+#include "onnx/operators.h"
+
+namespace outrider::onnx::test {
+namespace {
+
+struct Row {
+  int64_t first = kMaxOpset, last = 0;
+  int passed = 0, refused = 0;
+};
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::map<std::string, Row> claimed() {
+  std::map<std::string, Row> rows;
+  const auto put = [&](const char* name, int64_t since, int64_t last) {
+    Row& row = rows[name];
+    row.first = std::min(row.first, std::max(since, kMinOpset));
+    row.last = std::max(row.last, last);
+  };
+  for (const Operator& op : operators()) put(op.name, op.since, op.last);
+  for (const PlannedOperator& op : planned_operators()) put(op.name, op.since, kMaxOpset);
+  return rows;
+}
+
+TEST(OnnxClaims, the_page_lists_the_operators_of_the_code_and_their_node_tests) {
+  const std::string path = std::string(OUTRIDER_SOURCE_DIR) + "/docs/reference/onnx.md";
+  const std::string page = read_text(path), begin = "<!-- claims -->\n", end = "<!-- end -->";
+  const size_t from = page.find(begin), to = page.find(end);
+  ASSERT_NE(from, std::string::npos);
+  ASSERT_NE(to, std::string::npos);
+  const std::string now = page.substr(from + begin.size(), to - from - begin.size());
+  std::map<std::string, Row> rows = claimed();
+  const std::string dir = node_data_dir();
+  if (dir.empty()) {
+    // Without the data only names and opsets can be held against the page.
+    for (const auto& [name, row] : rows)
+      EXPECT_NE(now.find("| `" + name + "` | " + std::to_string(row.first) + " to " +
+                         std::to_string(row.last) + " |"),
+                std::string::npos)
+          << name;
+    GTEST_SKIP() << "the node tests are absent: package libonnx-testdata";
+  }
+  std::string refusals;
+  int n_passed = 0, n_refused = 0, n_other = 0;
+  for (const NodeResult& r : run_node_tests(dir, 1)) {
+    n_passed += r.verdict == Verdict::kPassed;
+    n_other += r.verdict == Verdict::kRefused && !r.claimed;
+    for (const std::string& op : r.operators) {
+      if (!rows.contains(op)) continue;
+      rows[op].passed += r.verdict == Verdict::kPassed;
+      rows[op].refused += r.verdict == Verdict::kRefused && r.claimed;
+    }
+    if (r.verdict != Verdict::kRefused || !r.claimed) continue;
+    ++n_refused;
+    const size_t colon = r.why.find("in the way: ");
+    refusals += "- `" + r.name +
+                "`: " + (colon == std::string::npos ? r.why : r.why.substr(colon + 12)) + "\n";
+  }
+  std::string wanted = "| operator | opsets | node tests passed | refused |\n|---|---|---|---|\n";
+  for (const auto& [name, row] : rows)
+    wanted += "| `" + name + "` | " + std::to_string(row.first) + " to " +
+              std::to_string(row.last) + " | " + std::to_string(row.passed) + " | " +
+              std::to_string(row.refused) + " |\n";
+  wanted +=
+      "\nOf the standard's node tests (opsets up to 17) " + std::to_string(n_passed) +
+      " pass, none fails, " + std::to_string(n_refused) +
+      " of claimed operators are refused at open (below) and " + std::to_string(n_other) +
+      " use operators, types or opsets that are not claimed. A test counts at every operator it "
+      "uses.\n\n" +
+      refusals;
+  if (std::getenv("OUTRIDER_WRITE_DOCS") != nullptr) {
+    std::ofstream(path) << page.substr(0, from + begin.size()) << wanted << page.substr(to);
+    return;
+  }
+  EXPECT_EQ(now, wanted) << "run this test with OUTRIDER_WRITE_DOCS=1";
+}
+
+}  // namespace
+}  // namespace outrider::onnx::test
