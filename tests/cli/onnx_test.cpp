@@ -1,0 +1,60 @@
+// Commands on real ONNX files. Skipped where the reference data is absent.
+#include <gtest/gtest.h>
+
+#include "../support/shared_data.h"
+#include "cli/npy.h"
+#include "support.h"
+
+namespace outrider::cli_test {
+namespace {
+
+TEST(OnnxCommands, inspect_tells_ports_operators_and_what_is_missing) {
+  OUTRIDER_NEED_SHARED(policy, "data/mujoco_playground_go1_policy.onnx");
+  OUTRIDER_NEED_SHARED(open, "data/silero_vad_16k_op15.onnx");
+  const Outcome good = run({"inspect", policy, "--json"});
+  ASSERT_EQ(good.status, 0) << good.err;
+  const Json report = document(good);
+  EXPECT_TRUE(report.find("runs")->boolean());
+  EXPECT_EQ(report.find("opset")->integer(), 11);
+  EXPECT_EQ(report.find("inputs")->items()[0].find("name")->text(), "obs");
+  EXPECT_NE(report.find("operators")->find("Gemm"), nullptr);
+  const Outcome bad = run({"inspect", open, "--json"});
+  EXPECT_EQ(bad.status, 1);
+  EXPECT_EQ(document(bad).find("open_dimensions")->items()[0].text(), "sequence");
+  EXPECT_NE(bad.err.find("sequence"), std::string::npos) << bad.err;
+  EXPECT_EQ(run({"inspect", open, "--set", "dims=batch=1,sequence=512"}).status, 0);
+}
+
+TEST(OnnxCommands, run_takes_arrays_by_port_name) {
+  OUTRIDER_NEED_SHARED(policy, "data/mujoco_playground_go1_policy.onnx");
+  const std::string folder = scratch("onnx_run");
+  const std::vector<float> obs(48, 0.1f);
+  const int64_t shape[] = {1, 48};
+  ASSERT_TRUE(cli::write_npy(folder + "/obs.npy", obs, shape));
+  const Outcome good =
+      run({"run", policy, "--input", "obs=" + folder + "/obs.npy", "--json", "--threads", "1"});
+  ASSERT_EQ(good.status, 0) << good.err;
+  const Json report = document(good);
+  EXPECT_EQ(report.find("output")->text(), "continuous_actions");
+  EXPECT_EQ(report.find("shape")->items()[1].integer(), 12);
+  const Outcome missing = run({"run", policy});
+  EXPECT_NE(missing.status, 0);
+  EXPECT_NE(missing.err.find("obs"), std::string::npos) << missing.err;
+}
+
+TEST(OnnxCommands, parity_runs_a_recording_in_order_and_bench_gives_equal_outputs) {
+  OUTRIDER_NEED_SHARED(model, "data/silero_vad_16k_op15.onnx");
+  OUTRIDER_NEED_SHARED(recording, "data/silero_vad_16k_op15.ref.json");
+  const std::string dims = "dims=batch=1,sequence=512";
+  const Outcome good = run({"parity", model, recording, "--set", dims, "--json"});
+  ASSERT_EQ(good.status, 0) << good.err;
+  EXPECT_EQ(document(good).find("stages")->items().size(), 8u);
+  EXPECT_EQ(run({"parity", model, recording, "--set", dims, "--tolerance", "1e-12"}).status, 1);
+  const Outcome bench =
+      run({"bench", model, "--set", dims, "--ticks", "5", "--idle", "0", "--no-limits", "--json"});
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  EXPECT_EQ(document(bench).find("checksum")->find("outputs_different")->integer(), 0);
+}
+
+}  // namespace
+}  // namespace outrider::cli_test
