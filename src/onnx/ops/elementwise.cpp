@@ -275,7 +275,7 @@ Prepared list(NodeContext& c, bool mean) {
   c.output(0, c.dtype(0), shape);
   std::vector<Loops> loops;
   for (size_t i = 0; i < c.n_inputs(); ++i)
-    loops.emplace_back(shape, std::initializer_list{&c.shape(i)});
+    loops.emplace_back(shape, std::initializer_list<const Shape*>{&c.shape(i)});
   const int64_t n = shape.n_values();
   switch (c.dtype(0)) {
     case DType::kF32:
