@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/env.h"
+#include "support/emulated.h"
 
 namespace outrider {
 namespace {
@@ -103,17 +104,11 @@ TEST_F(Log, names_of_levels_are_exact) {
   }
 }
 
-// Under an emulator of another CPU a program cannot start itself.
-bool can_start_itself() {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  return std::system(("\"" + self + "\" --gtest_list_tests > /dev/null 2>&1").c_str()) == 0;
-}
-
 // The variable is read once, so each value gets a process of its own.
 class LogLevelFromEnvironment : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!can_start_itself()) GTEST_SKIP() << "this program cannot start itself here (emulator?)";
+    if (!test::can_start_itself()) GTEST_SKIP() << "this program cannot start itself here (emulator?)";
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }
   void TearDown() override {

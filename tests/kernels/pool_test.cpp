@@ -11,6 +11,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/thread_pool.h"
 #include "reference.h"
+#include "support/emulated.h"
 
 namespace outrider::test {
 namespace {
@@ -85,6 +86,7 @@ TEST(ThreadPool, second_half_waits_for_a_first_one_that_takes_long) {
 }
 
 TEST(ThreadPool, both_halves_run_in_a_forked_child) {
+  if (!test::can_start_itself()) GTEST_SKIP() << "forks of several threads hang in an emulator";
   auto pool = ThreadPool::create(3);
   ASSERT_TRUE(pool);
   const pid_t child = fork();
@@ -100,6 +102,10 @@ TEST(ThreadPool, both_halves_run_in_a_forked_child) {
 }
 
 TEST(ThreadPool, refuses_a_priority_that_is_not_permitted_in_words) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer does not follow threads made after a fork";
+#endif
+  if (!test::can_start_itself()) GTEST_SKIP() << "forks of several threads hang in an emulator";
   const pid_t child = fork();
   if (child == 0) {
     const rlimit none = {};
