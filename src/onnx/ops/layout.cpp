@@ -18,15 +18,18 @@ struct Walk {
   int64_t offset = 0;
 };
 
-// Joins dimensions that are one run in both.
+// Joins dimensions that are one run in both. Sizes may still be beyond every limit: the plan
+// refuses them later.
 Walk joined(const Walk& w) {
   Walk out;
   out.offset = w.offset;
   for (int d = 0; d < w.shape.rank(); ++d) {
     if (w.shape[d] == 1) continue;
     const int last = out.shape.rank() - 1;
-    if (last >= 0 && out.stride[last] == w.stride[d] * w.shape[d]) {
-      out.shape[last] *= w.shape[d];
+    int64_t run = 0, n = 0;
+    if (last >= 0 && !__builtin_mul_overflow(w.stride[d], w.shape[d], &run) &&
+        out.stride[last] == run && !__builtin_mul_overflow(out.shape[last], w.shape[d], &n)) {
+      out.shape[last] = n;
       out.stride[last] = w.stride[d];
     } else {
       out.shape.push_back(w.shape[d]);
