@@ -59,7 +59,7 @@ int64_t change(Sim& sim, Weather& w, uint64_t i) {
 
 TEST(TandemSim, FC36_no_tick_unanswered_no_double_authority_no_stale_epoch) {
   const bool full = std::getenv("OUTRIDER_LONG_TESTS") != nullptr;
-  const uint64_t n_seeds = full ? 2000 : 300;
+  const uint64_t n_seeds = full ? 2000 : 100;
   int64_t ticks = 0, handovers = 0, lead_ticks = 0;
   for (uint64_t seed = 0; seed < n_seeds; ++seed) {
     Limits limits = preset_limits("driving20").value();
