@@ -1,5 +1,5 @@
 // The status record of a tandem: one small JSON file, replaced whole, that tells other processes
-// who leads. And its reader, who believes nothing that is not proven fresh and of this boot.
+// who leads.
 //
 // Fields and rules: driving.md f.2. One writer: a thread of its own, so that neither the tick nor
 // a lead that hangs delays it. It writes at a change of state, and at least once a second.
@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "record/runtime.h"
 #include "tandem/handover.h"
 #include "tandem/runner.h"
 
@@ -44,19 +45,12 @@ class Record {
   std::thread thread_;
 };
 
-// What a reader may believe.
-struct RecordView {
-  std::string state = "unavailable";
-  bool active = false;  // the lead leads, and its last output is not older than 250 ms
-  int64_t handovers = 0;
-};
-// The surroundings a record is checked against; `here` fills them in for this process.
-struct RecordPlace {
-  std::string boot_id;
-  int64_t now_ns = 0;
-  std::function<int64_t(int64_t pid)> start_ticks;  // of a living process, or -1
-};
-RecordPlace here(const Clock& clock);
-RecordView read_record(std::string_view text, const RecordPlace& place);
+// Its reader is record/runtime.h.
+using RecordView = record::RuntimeView;
+using RecordPlace = record::Place;
+using record::here;
+inline RecordView read_record(std::string_view text, const RecordPlace& place) {
+  return record::read_runtime(text, place);
+}
 
 }  // namespace outrider::tandem
