@@ -33,6 +33,30 @@ bool env_no_color() {
   return read("NO_COLOR") != nullptr;
 }
 
+const char* env_params_root() {
+  return read("PARAMS_ROOT");
+}
+
+const char* env_params_prefix() {
+  return read("OPENPILOT_PREFIX");
+}
+
+const char* env_home() {
+  return read("HOME");
+}
+
+const char* env_notify_socket() {
+  return read("NOTIFY_SOCKET");
+}
+
+const char* env_watchdog_usec() {
+  return read("WATCHDOG_USEC");
+}
+
+const char* env_watchdog_pid() {
+  return read("WATCHDOG_PID");
+}
+
 bool env_open_errors_to_stderr() {
   const char* value = read(kEnvOpenErrors);
   return value != nullptr && std::string_view(value) == "stderr";

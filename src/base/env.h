@@ -20,5 +20,13 @@ bool env_open_errors_to_stderr();
 const char* env_columns();
 const char* env_terminal();
 bool env_no_color();
+// The parameter store of a driving stack: PARAMS_ROOT, OPENPILOT_PREFIX, HOME.
+const char* env_params_root();
+const char* env_params_prefix();
+const char* env_home();
+// What a service manager hands to a service: NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID.
+const char* env_notify_socket();
+const char* env_watchdog_usec();
+const char* env_watchdog_pid();
 
 }  // namespace outrider
