@@ -161,6 +161,7 @@ void Device::adopt(std::unique_ptr<Connection> connection, uint32_t epoch) {
   for (PortState& port : ports_) port.failed = port.taken = false;
   backoff_ns_ = kFirstBackoffNs;
   last_ping_ns_ = clock_->now_ns();
+  first_ping_ns_ = 0;
   ++counters_.connects;
   state_.store(kConnected, std::memory_order_release);
 }
@@ -206,7 +207,19 @@ Code Device::lost_by(Got got, const wire::Incoming& in, const char* what) noexce
   return lost(wire::cause_of(in.io), text);
 }
 
+// With the token: a device that asks without a pause leaves upkeep no moment to find out that
+// nobody answers.
 Code Device::too_late(const char* what) noexcept {
+  const int64_t now = clock_->now_ns();
+  if (host_is_silent(now)) {
+    ++counters_.late_answers;
+    return lost(Cause::kDeadline, "the host was silent");
+  }
+  if (!ask_for_life(now)) return Code::kDevice;
+  return late(what);
+}
+
+Code Device::late(const char* what) noexcept {
   ++counters_.late_answers;
   return fail(Code::kDevice,
               "link: deadline: %s took longer than deadline_ms = %" PRId64
@@ -228,7 +241,7 @@ bool Device::take_token(int64_t deadline_ns) noexcept {
 
 Code Device::begin(int64_t& deadline_ns) noexcept {
   deadline_ns = clock_->now_ns() + config_.deadline_ns;
-  if (!take_token(deadline_ns)) return too_late("waiting for the link");
+  if (!take_token(deadline_ns)) return late("waiting for the link");
   if (connected()) return Code::kOk;
   const int64_t ago_ms = (clock_->now_ns() - lost_ns_) / 1'000'000;
   fail(Code::kDevice, "link: %s: %s, %" PRId64 " ms ago; looking for the host again",
@@ -262,14 +275,29 @@ void Device::heartbeat() {
     if (got == Got::kMessage) other(in);
     if (!connected()) return;
   }
-  if (now - channel.last_received_ns() > kSilenceNs && last_ping_ns_ > channel.last_received_ns()) {
+  if (host_is_silent(now))
     lost(Cause::kDeadline, "the host was silent");
-    return;
-  }
-  if (now - last_ping_ns_ < kHeartbeatNs || now - channel.last_received_ns() < kHeartbeatNs) return;
-  last_ping_ns_ = now;
-  const Io io = channel.send(wire::Ping(), {connection_->next_request(), epoch_, 0, 0}, {}, now);
-  if (io != Io::kDone && io != Io::kLate) lost(wire::cause_of(io), "the heartbeat found no peer");
+  else
+    ask_for_life(now);
+}
+
+// It was asked for a sign of life long enough ago and gave none: not merely at work.
+bool Device::host_is_silent(int64_t now_ns) const noexcept {
+  return first_ping_ns_ > connection_->channel().last_received_ns() &&
+         now_ns - first_ping_ns_ > kSilenceNs - kHeartbeatNs;
+}
+
+// A ping when it is time for one. False: the link is lost.
+bool Device::ask_for_life(int64_t now_ns) noexcept {
+  wire::Channel& channel = connection_->channel();
+  if (now_ns - last_ping_ns_ < kHeartbeatNs || now_ns - channel.last_received_ns() < kHeartbeatNs)
+    return true;
+  last_ping_ns_ = now_ns;
+  if (first_ping_ns_ <= channel.last_received_ns()) first_ping_ns_ = now_ns;
+  const Io io = channel.send(wire::Ping(), {connection_->next_request(), epoch_, 0, 0}, {}, now_ns);
+  if (io == Io::kDone || io == Io::kLate) return true;
+  lost(wire::cause_of(io), "the heartbeat found no peer");
+  return false;
 }
 
 // A medium that carries one stream (USB) is free only when the old one is gone. Ending it may take

@@ -112,6 +112,7 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
   Code lost(wire::Cause cause, const char* what) noexcept;
   Code lost_by(wire::Got got, const wire::Incoming& in, const char* what) noexcept;
   Code too_late(const char* what) noexcept;
+  Code late(const char* what) noexcept;
   // Deadline, token, connection; a code other than kOk: give up, the token is not held.
   Code begin(int64_t& deadline_ns) noexcept;
 
@@ -133,6 +134,8 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
   bool drop_old();
   void redial();
   void heartbeat();
+  bool host_is_silent(int64_t now_ns) const noexcept;
+  bool ask_for_life(int64_t now_ns) noexcept;
 
   DeviceConfig config_;
   std::unique_ptr<Dialer> dialer_;
@@ -158,7 +161,8 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
 
   char lost_text_[160] = {};
   wire::Cause lost_cause_ = wire::Cause::kNone;
-  int64_t lost_ns_ = 0, next_dial_ns_ = 0, backoff_ns_ = kFirstBackoffNs, last_ping_ns_ = 0;
+  int64_t lost_ns_ = 0, next_dial_ns_ = 0, backoff_ns_ = kFirstBackoffNs;
+  int64_t last_ping_ns_ = 0, first_ping_ns_ = 0;  // first: of those nothing was heard after
   DeviceCounters counters_;
   char error_[Error::kTextBytes] = {};
 };
