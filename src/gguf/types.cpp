@@ -21,17 +21,17 @@ constexpr ElementType kElementTypes[] = {
     {"F32", Support::kDecoded, DType::kF32},
     {"F16", Support::kDecoded, DType::kF16},
     {"Q4_0", Support::kDecoded, DType::kQ4_0},
-    {"Q4_1", Support::kKnown},
+    {"Q4_1", Support::kDecoded, DType::kQ4_1},
     {"Q4_2", Support::kRetired},
     {"Q4_3", Support::kRetired},
-    {"Q5_0", Support::kKnown},
-    {"Q5_1", Support::kKnown},
+    {"Q5_0", Support::kDecoded, DType::kQ5_0},
+    {"Q5_1", Support::kDecoded, DType::kQ5_1},
     {"Q8_0", Support::kDecoded, DType::kQ8_0},
     {"Q8_1", Support::kKnown},
-    {"Q2_K", Support::kKnown},
-    {"Q3_K", Support::kKnown},
+    {"Q2_K", Support::kDecoded, DType::kQ2_K},
+    {"Q3_K", Support::kDecoded, DType::kQ3_K},
     {"Q4_K", Support::kDecoded, DType::kQ4_K},
-    {"Q5_K", Support::kKnown},
+    {"Q5_K", Support::kDecoded, DType::kQ5_K},
     {"Q6_K", Support::kDecoded, DType::kQ6_K},
     {"Q8_K", Support::kKnown},
     {"IQ2_XXS", Support::kKnown},
@@ -62,7 +62,7 @@ constexpr ElementType kElementTypes[] = {
 constexpr uint32_t kElementTypeCount = uint32_t(std::size(kElementTypes));
 static_assert(kElementTypeCount == 40);
 
-constexpr const char* kSupported = "F32 F16 BF16 Q8_0 Q4_0 Q4_K Q6_K";
+constexpr const char* kSupported = kWeightTypes;
 
 struct ValueType {
   const char* name;

@@ -19,6 +19,18 @@ uint32_t gguf_file_type(DType dtype) {
       return 15;
     case DType::kQ6_K:
       return 18;
+    case DType::kQ4_1:
+      return 3;
+    case DType::kQ5_0:
+      return 8;
+    case DType::kQ5_1:
+      return 9;
+    case DType::kQ2_K:
+      return 10;
+    case DType::kQ3_K:
+      return 12;
+    case DType::kQ5_K:
+      return 17;
     default:
       return 32;  // BF16
   }

@@ -69,10 +69,9 @@ Matrix WeightReader::matrix(const std::string& name, int64_t n_out, int64_t n_in
   const TensorInfo& info = *found;
   if (!dtype_info(info.dtype).can_be_weight) {
     fail(make_error(Code::kUnsupported,
-                    "%s: tensor %s has element type %s; a weight matrix may be F32 F16 BF16 Q8_0 "
-                    "Q4_0 Q4_K Q6_K",
+                    "%s: tensor %s has element type %s; a weight matrix may be %s",
                     source_.path().c_str(), name.c_str(),
-                    std::string(dtype_info(info.dtype).name).c_str()));
+                    std::string(dtype_info(info.dtype).name).c_str(), kWeightTypes));
     return {};
   }
   if (info.shape.size() < 2 || info.shape[0] != n_out || product(info.shape, 1) != n_in) {

@@ -34,6 +34,46 @@ void from_q4_0(const BlockQ4_0& block, float* dst) {
   }
 }
 
+void from_q4_1(const BlockQ4_1& block, float* dst) {
+  const float d = half_to_float(load_u16(block.d)), m = half_to_float(load_u16(block.m));
+  for (int j = 0; j < 16; ++j) {
+    dst[j] = d * float(block.q[j] & 15) + m;
+    dst[j + 16] = d * float(block.q[j] >> 4) + m;
+  }
+}
+
+void from_q5_0(const BlockQ5_0& block, float* dst) {
+  const float d = half_to_float(load_u16(block.d));
+  for (int i = 0; i < 32; ++i) dst[i] = d * float(five_bits(block.q, block.qh, i) - 16);
+}
+
+void from_q5_1(const BlockQ5_1& block, float* dst) {
+  const float d = half_to_float(load_u16(block.d)), m = half_to_float(load_u16(block.m));
+  for (int i = 0; i < 32; ++i) dst[i] = d * float(five_bits(block.q, block.qh, i)) + m;
+}
+
+void from_q2_k(const BlockQ2_K& block, float* dst) {
+  const float d = half_to_float(load_u16(block.d)), dmin = half_to_float(load_u16(block.dmin));
+  for (int i = 0; i < 256; ++i) {
+    const uint8_t both = block.scales[i / 16];
+    dst[i] = d * float(both & 15) * float(low_two_bits(block.q, i)) - dmin * float(both >> 4);
+  }
+}
+
+void from_q3_k(const BlockQ3_K& block, float* dst) {
+  const float d = half_to_float(load_u16(block.d));
+  for (int i = 0; i < 256; ++i)
+    dst[i] = d * float(q3_k_scale(block.scales, i / 16)) * float(q3_k_code(block, i));
+}
+
+void from_q5_k(const BlockQ5_K& block, float* dst) {
+  const float d = half_to_float(load_u16(block.d)), dmin = half_to_float(load_u16(block.dmin));
+  for (int i = 0; i < 256; ++i) {
+    const ScaleMin sm = q4_k_scale(block.scales, i / 32);
+    dst[i] = d * float(sm.scale) * float(q5_k_code(block, i)) - dmin * float(sm.min);
+  }
+}
+
 void from_q4_k(const BlockQ4_K& block, float* dst) {
   const float d = half_to_float(load_u16(block.d));
   const float dmin = half_to_float(load_u16(block.dmin));
@@ -92,6 +132,18 @@ void dequantize_row(DType type, const void* src, float* dst, int64_t n_values) {
       return each_block<BlockQ4_K, from_q4_k>(bytes, dst, n_values, 256);
     case DType::kQ6_K:
       return each_block<BlockQ6_K, from_q6_k>(bytes, dst, n_values, 256);
+    case DType::kQ4_1:
+      return each_block<BlockQ4_1, from_q4_1>(bytes, dst, n_values, 32);
+    case DType::kQ5_0:
+      return each_block<BlockQ5_0, from_q5_0>(bytes, dst, n_values, 32);
+    case DType::kQ5_1:
+      return each_block<BlockQ5_1, from_q5_1>(bytes, dst, n_values, 32);
+    case DType::kQ2_K:
+      return each_block<BlockQ2_K, from_q2_k>(bytes, dst, n_values, 256);
+    case DType::kQ3_K:
+      return each_block<BlockQ3_K, from_q3_k>(bytes, dst, n_values, 256);
+    case DType::kQ5_K:
+      return each_block<BlockQ5_K, from_q5_k>(bytes, dst, n_values, 256);
     default:
       OUTRIDER_ASSERT(!"dequantize_row: type has no decoder");
   }

@@ -66,6 +66,108 @@ void to_q4_0(const float* x, BlockQ4_0& block) {
   }
 }
 
+// Lowest and highest value.
+struct Span {
+  float low, high;
+};
+Span span_of(const float* x, int n) {
+  Span s{tame(x[0]), tame(x[0])};
+  for (int i = 1; i < n; ++i) s = {std::min(s.low, tame(x[i])), std::max(s.high, tame(x[i]))};
+  return s;
+}
+
+// d steps from the lowest value, which is stored as it is.
+template <class Block>
+float to_span(const float* x, int n_codes, Block& block) {
+  const Span s = span_of(x, 32);
+  const uint16_t d = float_to_half(s.high / float(n_codes - 1) - s.low / float(n_codes - 1));
+  store_u16(block.d, d);
+  store_u16(block.m, float_to_half(s.low));
+  return inverse(half_to_float(d));
+}
+
+void to_q4_1(const float* x, BlockQ4_1& block) {
+  const float inv = to_span(x, 16, block), m = half_to_float(detail::load_u16(block.m));
+  for (int j = 0; j < 16; ++j) {
+    const int low = nearest((tame(x[j]) - m) * inv, 0, 15);
+    const int high = nearest((tame(x[j + 16]) - m) * inv, 0, 15);
+    block.q[j] = uint8_t(low | (high << 4));
+  }
+}
+
+void put_five_bits(uint8_t* q, uint8_t* qh, int i, int code) {
+  q[i % 16] |= uint8_t((code & 15) << (4 * (i / 16)));
+  qh[i / 8] |= uint8_t((code >> 4) << (i % 8));
+}
+
+void to_q5_0(const float* x, BlockQ5_0& block) {
+  block = {};
+  const uint16_t d = float_to_half(extreme(x, 32) / -16.0f);
+  const float inv = inverse(half_to_float(d));
+  store_u16(block.d, d);
+  for (int i = 0; i < 32; ++i)
+    put_five_bits(block.q, block.qh, i, nearest(tame(x[i]) * inv, -16, 15) + 16);
+}
+
+void to_q5_1(const float* x, BlockQ5_1& block) {
+  block = {};
+  const float inv = to_span(x, 32, block), m = half_to_float(detail::load_u16(block.m));
+  for (int i = 0; i < 32; ++i)
+    put_five_bits(block.q, block.qh, i, nearest((tame(x[i]) - m) * inv, 0, 31));
+}
+
+// Sixteen values span [min(0, lowest), highest]; scale and minimum in 4 bits of the largest.
+void to_q2_k(const float* x, BlockQ2_K& block) {
+  block = {};
+  float step[16], floor_[16], max_step = 0, max_floor = 0;
+  for (int j = 0; j < 16; ++j) {
+    const Span s = span_of(x + 16 * j, 16);
+    floor_[j] = std::max(0.0f, -s.low);
+    step[j] = std::max(s.high, 0.0f) / 3.0f + floor_[j] / 3.0f;
+    max_step = std::max(max_step, step[j]);
+    max_floor = std::max(max_floor, floor_[j]);
+  }
+  const uint16_t d_half = float_to_half(max_step / 15.0f);
+  const uint16_t dmin_half = float_to_half(max_floor / 15.0f);
+  const float d = half_to_float(d_half), dmin = half_to_float(dmin_half);
+  store_u16(block.d, d_half);
+  store_u16(block.dmin, dmin_half);
+  for (int j = 0; j < 16; ++j) {
+    const int scale = nearest(step[j] * inverse(d), 0, 15);
+    const int min = nearest(floor_[j] * inverse(dmin), 0, 15);
+    block.scales[j] = uint8_t(scale | min << 4);
+    const float inv = inverse(d * float(scale)), base = dmin * float(min);
+    for (int i = 16 * j; i < 16 * j + 16; ++i) {
+      const int code = nearest((tame(x[i]) + base) * inv, 0, 3);
+      block.q[i / 128 * 32 + i % 32] |= uint8_t(code << (2 * (i % 128 / 32)));
+    }
+  }
+}
+
+// As Q6_K: the extreme of sixteen values gets the code -4.
+void to_q3_k(const float* x, BlockQ3_K& block) {
+  block = {};
+  float step[16], max_step = 0;
+  for (int j = 0; j < 16; ++j) {
+    step[j] = extreme(x + 16 * j, 16) / -4.0f;
+    max_step = std::max(max_step, std::fabs(step[j]));
+  }
+  const uint16_t d_half = float_to_half(max_step / 31.0f);
+  const float d = half_to_float(d_half);
+  store_u16(block.d, d_half);
+  for (int j = 0; j < 16; ++j) {
+    const int scale = nearest(step[j] * inverse(d), -31, 31), biased = scale + 32;
+    block.scales[j % 8] |= uint8_t((biased & 15) << (4 * (j / 8)));
+    block.scales[8 + j % 4] |= uint8_t((biased >> 4) << (2 * (j / 4)));
+    const float inv = inverse(d * float(scale));
+    for (int i = 16 * j; i < 16 * j + 16; ++i) {
+      const int code = nearest(tame(x[i]) * inv, -4, 3) + 4;
+      block.q[i / 128 * 32 + i % 32] |= uint8_t((code & 3) << (2 * (i % 128 / 32)));
+      block.hmask[i % 32] |= uint8_t((code >> 2) << (i / 32));
+    }
+  }
+}
+
 void pack_q4_k_scales(const uint8_t* scale, const uint8_t* min, uint8_t* packed) {
   for (int j = 0; j < 4; ++j) {
     packed[j] = uint8_t(scale[j] | ((scale[j + 4] >> 4) << 6));
@@ -75,8 +177,10 @@ void pack_q4_k_scales(const uint8_t* scale, const uint8_t* min, uint8_t* packed)
 }
 
 // Every sub-block spans [min(0, lowest), highest]; its scale and minimum are rounded to 6 bits
-// of the largest in the block.
-void to_q4_k(const float* x, BlockQ4_K& block) {
+// of the largest in the block. put(j, i, code): value i of sub-block j.
+template <class Block, class Put>
+void to_sub_blocks(const float* x, int n_codes, Block& block, const Put& put) {
+  const auto most = float(n_codes - 1);
   float step[8], floor_[8], max_step = 0, max_floor = 0;
   for (int j = 0; j < 8; ++j) {
     float low = 0, high = 0;
@@ -84,7 +188,7 @@ void to_q4_k(const float* x, BlockQ4_K& block) {
       low = std::min(low, tame(x[32 * j + i]));
       high = std::max(high, tame(x[32 * j + i]));
     }
-    step[j] = high / 15.0f - low / 15.0f;  // two divisions: high - low may overflow
+    step[j] = high / most - low / most;  // two divisions: high - low may overflow
     floor_[j] = -low;
     max_step = std::max(max_step, step[j]);
     max_floor = std::max(max_floor, floor_[j]);
@@ -100,12 +204,24 @@ void to_q4_k(const float* x, BlockQ4_K& block) {
     scale[j] = uint8_t(nearest(step[j] * inverse(d), 0, 63));
     min[j] = uint8_t(nearest(floor_[j] * inverse(dmin), 0, 63));
     const float inv = inverse(d * float(scale[j])), base = dmin * float(min[j]);
-    for (int i = 0; i < 32; ++i) {
-      const int code = nearest((tame(x[32 * j + i]) + base) * inv, 0, 15);
-      block.q[32 * (j / 2) + i] |= uint8_t(code << (4 * (j % 2)));
-    }
+    for (int i = 0; i < 32; ++i)
+      put(j, i, nearest((tame(x[32 * j + i]) + base) * inv, 0, n_codes - 1));
   }
   pack_q4_k_scales(scale, min, block.scales);
+}
+
+void to_q4_k(const float* x, BlockQ4_K& block) {
+  to_sub_blocks(x, 16, block, [&](int j, int i, int code) {
+    block.q[32 * (j / 2) + i] |= uint8_t(code << (4 * (j % 2)));
+  });
+}
+
+void to_q5_k(const float* x, BlockQ5_K& block) {
+  std::memset(block.qh, 0, sizeof block.qh);
+  to_sub_blocks(x, 32, block, [&](int j, int i, int code) {
+    block.q[32 * (j / 2) + i] |= uint8_t((code & 15) << (4 * (j % 2)));
+    block.qh[i] |= uint8_t((code >> 4) << j);
+  });
 }
 
 // Sub-blocks of 16; as in Q4_0 the extreme value gets the code -32.
@@ -163,6 +279,18 @@ void quantize_row(DType type, const float* src, void* dst, int64_t n_values) {
       return each_block<BlockQ4_K, to_q4_k>(src, bytes, n_values, 256);
     case DType::kQ6_K:
       return each_block<BlockQ6_K, to_q6_k>(src, bytes, n_values, 256);
+    case DType::kQ4_1:
+      return each_block<BlockQ4_1, to_q4_1>(src, bytes, n_values, 32);
+    case DType::kQ5_0:
+      return each_block<BlockQ5_0, to_q5_0>(src, bytes, n_values, 32);
+    case DType::kQ5_1:
+      return each_block<BlockQ5_1, to_q5_1>(src, bytes, n_values, 32);
+    case DType::kQ2_K:
+      return each_block<BlockQ2_K, to_q2_k>(src, bytes, n_values, 256);
+    case DType::kQ3_K:
+      return each_block<BlockQ3_K, to_q3_k>(src, bytes, n_values, 256);
+    case DType::kQ5_K:
+      return each_block<BlockQ5_K, to_q5_k>(src, bytes, n_values, 256);
     default:
       OUTRIDER_ASSERT(!"quantize_row: type has no encoder");
   }

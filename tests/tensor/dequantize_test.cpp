@@ -29,6 +29,9 @@ TEST(DTypeInfo, block_sizes_are_those_of_the_format) {
   for (const Row& r : {Row{DType::kF32, "F32", 1, 4}, Row{DType::kF16, "F16", 1, 2},
                        Row{DType::kBf16, "BF16", 1, 2}, Row{DType::kQ8_0, "Q8_0", 32, 34},
                        Row{DType::kQ4_0, "Q4_0", 32, 18}, Row{DType::kQ4_K, "Q4_K", 256, 144},
+                       Row{DType::kQ4_1, "Q4_1", 32, 20}, Row{DType::kQ5_0, "Q5_0", 32, 22},
+                       Row{DType::kQ5_1, "Q5_1", 32, 24}, Row{DType::kQ2_K, "Q2_K", 256, 84},
+                       Row{DType::kQ3_K, "Q3_K", 256, 110}, Row{DType::kQ5_K, "Q5_K", 256, 176},
                        Row{DType::kQ6_K, "Q6_K", 256, 210}, Row{DType::kI64, "I64", 1, 8},
                        Row{DType::kF64, "F64", 1, 8}, Row{DType::kBool, "BOOL", 1, 1}}) {
     EXPECT_EQ(dtype_info(r.type).name, r.name);
@@ -113,8 +116,100 @@ TEST(Dequantize, q6_k_joins_low_and_high_bits) {
   }
 }
 
+// Codes with every bit pattern at every place: the fifth bits lie in a word of their own.
+TEST(Dequantize, q5_0_and_q5_1_take_the_fifth_bit_from_their_word) {
+  int code[32];
+  for (int i = 0; i < 32; ++i) code[i] = (7 * i + 3) % 32;
+  std::vector<uint8_t> tail(20);
+  for (int i = 0; i < 32; ++i) {
+    if (code[i] >= 16) tail[size_t(i / 8)] |= uint8_t(1 << (i % 8));
+    tail[size_t(4 + i % 16)] |= uint8_t((code[i] % 16) << (i < 16 ? 0 : 4));
+  }
+  std::vector<uint8_t> zero = {0x00, 0xC0}, one = {0x00, 0xC0, 0x00, 0x49};  // f16 -2; 10
+  zero.insert(zero.end(), tail.begin(), tail.end());
+  one.insert(one.end(), tail.begin(), tail.end());
+  const auto x = decode(DType::kQ5_0, zero, 32), y = decode(DType::kQ5_1, one, 32);
+  for (int i = 0; i < 32; ++i) {
+    EXPECT_EQ(x[size_t(i)], -2.0f * float(code[i] - 16)) << i;
+    EXPECT_EQ(y[size_t(i)], -2.0f * float(code[i]) + 10.0f) << i;
+  }
+}
+
+TEST(Dequantize, q4_1_adds_its_minimum) {
+  std::vector<uint8_t> block = {0x00, 0x38, 0x00, 0xC2};  // d 0.5, m -3
+  for (int j = 0; j < 16; ++j) block.push_back(uint8_t(j | ((15 - j) << 4)));
+  const auto x = decode(DType::kQ4_1, block, 32);
+  for (int j = 0; j < 16; ++j) {
+    EXPECT_EQ(x[size_t(j)], 0.5f * float(j) - 3.0f) << j;
+    EXPECT_EQ(x[size_t(j + 16)], 0.5f * float(15 - j) - 3.0f) << j;
+  }
+}
+
+// The loops of the format's text: halves of 128, then pairs of bits, then sixteen values a scale.
+TEST(Dequantize, q2_k_walks_halves_then_bit_pairs) {
+  std::vector<uint8_t> block(84);
+  for (size_t i = 0; i < 16; ++i) block[i] = uint8_t((i + 1) % 16 | ((3 * i + 2) % 16) << 4);
+  for (size_t i = 0; i < 64; ++i) block[16 + i] = uint8_t(37 * i + 11);
+  block[80] = 0x00, block[81] = 0x38;  // d 0.5
+  block[82] = 0x00, block[83] = 0x34;  // dmin 0.25
+  const auto x = decode(DType::kQ2_K, block, 256);
+  size_t at = 0, scale = 0;
+  for (size_t half = 0; half < 2; ++half)
+    for (int shift = 0; shift < 8; shift += 2)
+      for (size_t part = 0; part < 2; ++part, ++scale)
+        for (size_t l = 0; l < 16; ++l, ++at) {
+          const int code = block[16 + 32 * half + 16 * part + l] >> shift & 3;
+          ASSERT_EQ(x[at], 0.5f * float((scale + 1) % 16) * float(code) -
+                               0.25f * float((3 * scale + 2) % 16))
+              << at;
+        }
+}
+
+// Scales -32, -27, ..., 31 (six bits), packed as the format's text says.
+TEST(Dequantize, q3_k_reads_six_bit_scales_and_the_mask_of_third_bits) {
+  std::vector<uint8_t> block(110);
+  int scale[16];
+  for (int j = 0; j < 16; ++j) {
+    const int six = (5 * j * j + 13 * j) % 64;
+    scale[j] = six - 32;
+    block[size_t(96 + j % 8)] |= uint8_t((six & 15) << (j < 8 ? 0 : 4));
+    block[size_t(104 + j % 4)] |= uint8_t((six >> 4) << (2 * (j / 4)));
+  }
+  for (size_t i = 0; i < 32; ++i) block[i] = uint8_t(73 * i + 5);
+  for (size_t i = 0; i < 64; ++i) block[32 + i] = uint8_t(41 * i + 7);
+  block[108] = 0x00, block[109] = 0x34;  // f16 0.25
+  const auto x = decode(DType::kQ3_K, block, 256);
+  size_t at = 0;
+  int mask = 1, j = 0;
+  for (size_t half = 0; half < 2; ++half)
+    for (int shift = 0; shift < 8; shift += 2, mask <<= 1)
+      for (size_t part = 0; part < 2; ++part, ++j)
+        for (size_t l = 16 * part; l < 16 * part + 16; ++l, ++at) {
+          const int code = (block[32 + 32 * half + l] >> shift & 3) - (block[l] & mask ? 0 : 4);
+          ASSERT_EQ(x[at], 0.25f * float(scale[j]) * float(code)) << at;
+        }
+}
+
+TEST(Dequantize, q5_k_is_q4_k_with_a_bit_of_each_sub_block_in_qh) {
+  std::vector<uint8_t> block = {0x00,       0x3C,       0x00,       0x38,  // d 1, dmin 0.5
+                                1 | 2 << 6, 2 | 2 << 6, 3 | 2 << 6, 4 | 3 << 6,
+                                5 | 1 << 6, 6 | 1 << 6, 7 | 3 << 6, 8 | 3 << 6,
+                                1 | 1 << 4, 2 | 2 << 4, 3 | 0 << 4, 15 | 15 << 4};
+  for (int i = 0; i < 32; ++i) block.push_back(uint8_t(59 * i + 1));
+  for (int i = 0; i < 128; ++i) block.push_back(uint8_t(31 * i + 9));
+  const float scale[8] = {1, 2, 3, 4, 33, 34, 35, 63}, min[8] = {5, 6, 7, 8, 17, 18, 48, 63};
+  const auto x = decode(DType::kQ5_K, block, 256);
+  for (int j = 0; j < 8; ++j)
+    for (int i = 0; i < 32; ++i) {
+      const int nibble = block[size_t(48 + j / 2 * 32 + i)] >> (j % 2 ? 4 : 0) & 15;
+      const int code = nibble + (block[size_t(16 + i)] & 1 << j ? 16 : 0);
+      ASSERT_EQ(x[size_t(32 * j + i)], scale[j] * float(code) - 0.5f * min[j]) << j << ' ' << i;
+    }
+}
+
 TEST(Dequantize, rows_of_several_blocks_use_each_block_s_own_scale) {
-  for (DType type : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ6_K}) {
+  for (DType type : {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ6_K, DType::kQ4_1,
+                     DType::kQ5_0, DType::kQ5_1, DType::kQ2_K, DType::kQ3_K, DType::kQ5_K}) {
     const int64_t n = dtype_info(type).block_values;
     std::vector<float> x(size_t(3 * n));
     for (int64_t i = 0; i < 3 * n; ++i) x[size_t(i)] = float(i / n + 1) * (i % 2 ? 1.0f : -1.0f);

@@ -49,6 +49,21 @@ double error_bound(DType type, double amax) {
       return amax / 8 + amax * 2 * kHalfUlp + 8 * 0x1p-25;
     case DType::kQ4_K:
       return amax / 15 + amax / 63 + amax / 126 + amax * 6 * kHalfUlp + 16 * 63 * 0x1p-25;
+    // One step of 2 amax / 15 or / 31 from the lowest value: half of it, and both f16 roundings.
+    case DType::kQ4_1:
+      return amax / 15 + amax * 6 * kHalfUlp + 16 * 0x1p-24;
+    case DType::kQ5_1:
+      return amax / 31 + amax * 6 * kHalfUlp + 32 * 0x1p-24;
+    case DType::kQ5_0:
+      return amax / 16 + amax * 2 * kHalfUlp + 16 * 0x1p-25;
+    // Four steps of 2 amax / 3; scale and minimum are rounded to 15ths of the largest.
+    case DType::kQ2_K:
+      return amax / 3 + 3 * amax * 2 / 3 / 30 + amax / 30 + amax * 6 * kHalfUlp + 60 * 0x1p-24;
+    case DType::kQ3_K:
+      return amax / 4 + 4 * amax / 4 / 62 + amax * 4 * kHalfUlp + 4 * 31 * 0x1p-25;
+    case DType::kQ5_K:
+      return amax / 31 + 31 * amax * 2 / 31 / 126 + amax / 126 + amax * 6 * kHalfUlp +
+             32 * 63 * 0x1p-25;
     case DType::kQ6_K:
       return amax / 32 + amax / 254 + amax * 4 * kHalfUlp + 32 * 127 * 0x1p-25;
     default:
@@ -65,7 +80,8 @@ std::vector<float> random_row(uint64_t seed, size_t n, float size) {
 
 TEST(Quantize, round_trip_error_stays_inside_the_bound_of_each_type) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBf16, DType::kQ8_0, DType::kQ4_0,
-                     DType::kQ4_K, DType::kQ6_K})
+                     DType::kQ4_K, DType::kQ6_K, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
+                     DType::kQ2_K, DType::kQ3_K, DType::kQ5_K})
     for (float size : {1e-2f, 1.0f, 3000.0f})
       for (uint64_t seed = 0; seed < 20; ++seed) {
         const auto x = random_row(seed, 512, size);
