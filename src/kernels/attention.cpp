@@ -14,6 +14,9 @@ namespace {
 // Query rows that share one pass over the keys and values of a head: these come from L2 then.
 constexpr int64_t kBlockRows = 112;
 
+// A score whose power of two is zero beside any other.
+constexpr float kUnseen = -1e30f;
+
 int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }
@@ -47,7 +50,7 @@ struct AttentionRunner::Job {
   const KvCache& cache;
   int64_t rows_per_head;  // query rows that read one kv head
   int64_t n_q;
-  float scale;  // of scores, so that weights are powers of two
+  float scale;  // of scores (with a cap: of their tanh), so that weights are powers of two
 
   int64_t query(int64_t row) const { return row % n_q; }
   int64_t column(int64_t kv_head, int64_t row) const {
@@ -56,6 +59,11 @@ struct AttentionRunner::Job {
   int64_t visible(int64_t row) const {
     if (args.visible == nullptr) return args.n_keys;
     return std::clamp<int64_t>(args.visible[query(row)], 0, args.n_keys);
+  }
+  // The first key that a row sees; of one that sees none: where it would see the next.
+  int64_t first(int64_t row) const {
+    if (args.first == nullptr) return 0;
+    return std::clamp<int64_t>(args.first[query(row)], 0, visible(row));
   }
 };
 
@@ -79,8 +87,10 @@ void AttentionRunner::run(const AttentionArgs& args, const KvCache& cache) noexc
   OUTRIDER_ASSERT(args.scale > 0);
   if (args.q.rows == 0) return;
   constexpr float kLog2E = 1.44269504088896341f;
+  OUTRIDER_ASSERT(args.soft_cap >= 0);
+  const float scale = args.soft_cap > 0 ? args.soft_cap : args.scale;
   const Job job{args, cache, args.q.rows * (args.n_heads / cache.n_kv_heads), args.q.rows,
-                args.scale * kLog2E};
+                scale * kLog2E};
   pool_.run([&](int t) { work(job, t); });
 }
 
@@ -131,6 +141,14 @@ class AttentionRunner::Block {
     for (int64_t r = 0; r < tiles_.rows(tile); ++r) n = std::max(n, job_.visible(row(tile, r)));
     return n;
   }
+  // The block of keys in which some row of a tile sees its first one: what lies before is skipped,
+  // so a row's sums begin there whatever other rows see.
+  int64_t first_block(int64_t tile) const {
+    if (job_.args.first == nullptr) return 0;
+    int64_t first = job_.args.n_keys;
+    for (int64_t r = 0; r < tiles_.rows(tile); ++r) first = std::min(first, job_.first(row(tile, r)));
+    return first / kAttentionBlockKeys * kAttentionBlockKeys;
+  }
   std::byte* queries(int64_t tile) const { return queries_ + tiles_.first(tile) * n_k_ * a_bytes_; }
   float* sums(int64_t tile) const { return sums_ + tiles_.first(tile) * value_stride_; }
 
@@ -156,7 +174,7 @@ class AttentionRunner::Block {
     const bool odd = bf16_ && n % 2 == 1;
     if (odd) take_last_value(key + n - 1);
     for (int64_t i = 0; i < tiles_.n_tiles; ++i) {
-      if (keys_of(i) <= key) continue;
+      if (keys_of(i) <= key || first_block(i) > key) continue;
       score(i, key, n);
       weigh(i, key, n);
       add_values(i, key, odd ? n - 1 : n, odd);
@@ -178,30 +196,42 @@ class AttentionRunner::Block {
       float* s = scores_ + r * kAttentionBlockKeys;
       rows[r] = s;
       const int64_t seen = std::min(job_.visible(row(tile, r)) - key, n),
+                    unseen = std::max<int64_t>(job_.first(row(tile, r)) - key, 0),
                     padded = round_up(n, kPanelLanes);
-      if (seen <= 0) {
+      if (seen <= unseen) {
         std::fill_n(s, padded, 0.0f);
         continue;
       }
+      cap(s, padded);
+      std::fill_n(s, unseen, kUnseen);
       const int64_t i = tiles_.first(tile) + r;
       const float factor =
           table_.softmax_block(s, seen, padded, job_.scale, &largest_[i], &sum_[i]);
       float* sums_row = sums(tile) + r * value_stride_;
-      if (key > 0 && factor != 1) table_.scale_row(sums_row, factor, value_stride_, sums_row);
+      if (key > first_block(tile) && factor != 1)
+        table_.scale_row(sums_row, factor, value_stride_, sums_row);
     }
     pack(rows, tiles_.rows(tile), n, weights_);
+  }
+
+  // Scores to tanh(scale * score / cap), when there is a cap.
+  void cap(float* s, int64_t n) const noexcept {
+    if (!(job_.args.soft_cap > 0)) return;
+    table_.scale_row(s, job_.args.scale / job_.args.soft_cap, n, s);
+    table_.activate_row(s, n, kActTanh);
   }
 
   // sums += weights v, and for a last token without a partner the copy of it.
   void add_values(int64_t tile, int64_t key, int64_t n, bool with_last) noexcept {
     const int64_t n_rows = tiles_.rows(tile), n_panels = value_stride_ / kPanelLanes;
+    const bool more = key > first_block(tile);
     const std::byte* values = head_.values + key * kPanelLanes * w_bytes_;
     if (n > 0)
       run_tiles(table_, format_, weights_, n_rows, values, head_.value_panel, n_panels, n,
-                sums(tile), value_stride_, key > 0, weights_, values);
+                sums(tile), value_stride_, more, weights_, values);
     if (with_last)
       run_tiles(table_, format_, weights_ + n * n_rows * a_bytes_, n_rows, pair_,
-                2 * kPanelLanes * w_bytes_, n_panels, 2, sums(tile), value_stride_, key + n > 0,
+                2 * kPanelLanes * w_bytes_, n_panels, 2, sums(tile), value_stride_, more || n > 0,
                 weights_, pair_);
   }
 
@@ -222,7 +252,7 @@ class AttentionRunner::Block {
       float* out =
           job_.args.out.row(job_.query(row(tile, r))) + job_.column(kv_head_, row(tile, r));
       const float sum = sum_[tiles_.first(tile) + r];
-      if (job_.visible(row(tile, r)) == 0) {
+      if (job_.visible(row(tile, r)) == job_.first(row(tile, r))) {
         std::fill_n(out, dim_, 0.0f);
       } else {
         table_.scale_row(sums(tile) + r * value_stride_, 1 / sum, dim_, out);

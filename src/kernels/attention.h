@@ -1,6 +1,7 @@
 // Attention over a key/value cache (kv_cache.h).
 //
-// Scores are never all in memory. Keys are taken in blocks of kAttentionBlockKeys from key 0 on;
+// Scores are never all in memory. Keys are taken in blocks of kAttentionBlockKeys from key 0 on
+// (blocks that no row of a tile sees are left out, which changes no bit of another row);
 // a block's scores become weights against the largest score so far, and what was summed before is
 // multiplied by exp(old largest - new largest). So an output element is a chain over keys
 // 0, 1, 2, ... (in pairs with bf16 dot instructions) that is rescaled at block borders: the same

@@ -17,9 +17,10 @@ enum class Precision : uint8_t {
   kF32,   // oracle: f32 products and sums; weights keep their stored value exactly
   kBf16,  // both operands rounded to bfloat16, f32 sums
   kInt8,  // weights and activations in 8 bits, i32 sums
-  // Weights as the file has them. Blocks (Q8_0, Q4_0, Q4_K, Q6_K) are multiplied as they are, with
-  // activations in 8 bits and a scale per 32; other types, and stacks that mix them with blocks, as
-  // in kF32. A stack of several block types becomes Q8_0.
+  // Weights as the file has them. Blocks (Q8_0, Q4_0, Q4_K, Q5_K, Q6_K) are multiplied as they are,
+  // with activations in 8 bits and a scale per 32; Q5_0 in Q8_0 and Q3_K in Q6_K, which hold their
+  // numbers exactly; Q4_1, Q5_1 and Q2_K become Q8_0. Other types, and stacks that mix them with
+  // blocks, as in kF32. A stack of several block types becomes Q8_0.
   kStored,
 };
 
@@ -68,6 +69,8 @@ struct AttentionArgs {
   float scale = 1;                  // scores are multiplied by it; above 0
   int64_t n_keys = 0;               // keys [0, n_keys) exist
   const int32_t* visible = nullptr; // [n_q] row i sees keys [0, visible[i]); null: all
+  const int32_t* first = nullptr;   // [n_q] and of those only [first[i], visible[i]); null: from 0
+  float soft_cap = 0;               // above 0: a scaled score s becomes soft_cap * tanh(s / soft_cap)
   View<float> out;                  // [n_q, n_heads * head_dim]; must not alias q
 };
 

@@ -18,6 +18,8 @@ struct Case {
   int64_t n_q, n_keys;
   bool masked;
   DType type = DType::kF32;
+  int64_t window = 0;  // above 0: a row sees its last `window` keys
+  float soft_cap = 0;
 };
 
 constexpr DType kTypes[] = {DType::kF32, DType::kBf16};
@@ -50,6 +52,12 @@ struct Filled {
     args.scale = static_cast<float>(1 / std::sqrt(double(c.head_dim)));
     args.n_keys = c.n_keys;
     args.visible = c.masked ? visible.data() : nullptr;
+    for (int64_t i = 0; c.window > 0 && i < c.n_q; ++i) {
+      const int64_t n = c.masked ? visible[size_t(i)] : c.n_keys;
+      first_seen.push_back(static_cast<int32_t>(std::max<int64_t>(0, n - c.window)));
+    }
+    args.first = c.window > 0 ? first_seen.data() : nullptr;
+    args.soft_cap = c.soft_cap;
   }
   static std::vector<float> values(int64_t rows, const Case& c, uint32_t seed) {
     return kept(random_values(static_cast<size_t>(rows * c.head_dim), seed, -2, 2), c.type);
@@ -64,7 +72,7 @@ struct Filled {
   int64_t capacity;
   Aligned storage;
   KvCache cache;
-  std::vector<int32_t> visible;
+  std::vector<int32_t> visible, first_seen;
   AttentionArgs args;
 };
 
@@ -78,7 +86,9 @@ void expect_attention(Ops& ops, const Case& c) {
       const int64_t n = c.masked ? f.visible[i] : c.n_keys;
       std::vector<double> p(static_cast<size_t>(n));
       double largest = -1e300, sum = 0, magnitude = 0;
-      for (int64_t j = 0; j < n; ++j) {
+      const int64_t unseen = c.window > 0 ? f.first_seen[size_t(i)] : 0;
+      for (int64_t j = 0; j < unseen; ++j) p[size_t(j)] = -1e300;
+      for (int64_t j = unseen; j < n; ++j) {
         double s = 0, m = 0;
         for (int64_t d = 0; d < dim; ++d) {
           const double product =
@@ -86,6 +96,7 @@ void expect_attention(Ops& ops, const Case& c) {
           s += product, m += std::abs(product);
         }
         p[j] = s * f.args.scale;
+        if (c.soft_cap > 0) p[j] = c.soft_cap * std::tanh(p[j] / c.soft_cap);
         largest = std::max(largest, p[j]);
         magnitude = std::max(magnitude, m * f.args.scale);
       }
@@ -132,6 +143,43 @@ TEST_P(AttentionOnEveryTable, is_right_around_every_edge_of_a_block) {
   for (DType type : kTypes)
     for (int64_t n_q : {111, 112, 113, 225})
       expect_attention(*ops, {1, 1, 8, n_q, 259, true, type});
+}
+
+TEST_P(AttentionOnEveryTable, a_window_hides_all_keys_before_it) {
+  const auto ops = make_ops(GetParam(), 2);
+  for (DType type : kTypes)
+    for (int64_t n_keys : {1, 16, 37, 255, 256, 257, 513, 769})
+      for (int64_t window : {1, 2, 15, 16, 17, 255, 256, 257, 800})
+        for (int64_t n_q : {1, 15, 29})
+          expect_attention(*ops, {4, 2, 8, n_q, n_keys, n_q > 1, type, window});
+}
+
+TEST_P(AttentionOnEveryTable, a_soft_cap_bends_scores_before_the_softmax) {
+  const auto ops = make_ops(GetParam(), 2);
+  for (DType type : kTypes)
+    for (float cap : {0.5f, 3.0f, 50.0f})
+      for (int64_t window : {0, 40})
+        expect_attention(*ops, {2, 1, 16, 5, 300, true, type, window, cap});
+}
+
+// A row alone and among rows that see earlier blocks: the same bits.
+TEST_P(AttentionOnEveryTable, a_windowed_row_has_the_same_bits_beside_any_other) {
+  const auto ops = make_ops(GetParam(), 1);
+  for (DType type : kTypes) {
+    Filled f({2, 1, 8, 30, 700, true, type, 100}, *ops);
+    const auto all = f.run(*ops);
+    const AttentionArgs args = f.args;
+    for (int64_t i : {0, 7, 12, 13, 14, 29}) {
+      std::vector<float> out(16);
+      f.args = args;
+      f.args.q = args.q.rows_from(i, 1);
+      f.args.visible = args.visible + i;
+      f.args.first = args.first + i;
+      f.args.out = {out.data(), 1, 16};
+      ops->attention(f.args, f.cache);
+      for (size_t d = 0; d < 16; ++d) ASSERT_EQ(out[d], all[size_t(i) * 16 + d]) << i << ' ' << d;
+    }
+  }
 }
 
 // What was summed before must be scaled when a later block holds the largest score, by whatever
