@@ -8,6 +8,8 @@
 //   Q4_K  per 256 values 256 + 8 * 256 bytes: 3 * [16] words with 16 values of six bits (eight
 //         scales, eight minima: see q4_k_word), d [16] f16, dmin [16] f16; then eight times what
 //         Q4_0 has.
+//   Q5_K  per 256 values 256 + 8 * 320 bytes: what Q4_K has, and after its 256 bytes a vector of
+//         fifth bits: that of group g at bit g.
 //   Q6_K  per 256 values 256 + 8 * 384 bytes: scales [16 sub-blocks][16] int8; then eight times
 //         what Q4_0 has and two vectors of upper bits: group g has its two bits in vector 128 + g /
 //         4 at bit 2 (g % 4), so that a shift puts them at bit 4.
@@ -19,13 +21,13 @@
 //   words 0..7   codes of values 4g .. 4g+3, signed bytes
 //   word 8       their scale s, f32 (NaN when one of the 32 is not finite)
 //   word 9       Q8_0, Q4_0: -offset * sum of the codes; Q6_K: the same of the first 16
-//                Q4_K: s * sum of the codes, f32
+//                Q4_K, Q5_K: s * sum of the codes, f32
 //   word 10      Q6_K only: -offset * sum of the last 16
 // Codes by the rule of kernel_table.h, per block of 32 instead of per row.
 //
 // Result of one output: one chain of f32 over the blocks that starts at +0,
-//   y = fma(float(sum of codes * activation codes) * s, scale, y), scale of Q4_K and Q6_K d * sub
-// in f32, per 16 values for Q6_K; Q4_K then y = fma(-word 9, dmin * min, y). All other sums are
+//   y = fma(float(sum of codes * activation codes) * s, scale, y), scale of Q4_K to Q6_K d * sub in
+// f32, per 16 values for Q6_K; Q4_K and Q5_K then y = fma(-word 9, dmin * min, y). All other sums are
 // whole numbers below 2^24, so every table gives the same bits for any tile and any thread.
 #pragma once
 #include <stdint.h>
@@ -37,7 +39,8 @@ enum BlockFormat {
   kBlockQ4_0 = 1,
   kBlockQ4_K = 2,
   kBlockQ6_K = 3,
-  kBlockFormats = 4,
+  kBlockQ5_K = 4,
+  kBlockFormats = 5,
 };
 
 constexpr int kBlockValues = 32;     // that share an activation scale
@@ -45,24 +48,32 @@ constexpr int kBlockMaxRows = 14;    // rows of the largest tile
 constexpr int kBlockTileShapes = 3;  // 1, 2, 4 panels
 constexpr int kBlockMaxPanels = 4;
 
+// Eight sub-blocks of 32 values, each with a scale and a minimum.
+constexpr bool block_has_minima(int format) {
+  return format == kBlockQ4_K || format == kBlockQ5_K;
+}
 constexpr bool block_is_super(int format) {
-  return format == kBlockQ4_K || format == kBlockQ6_K;
+  return block_has_minima(format) || format == kBlockQ6_K;
+}
+// Bytes of the codes of 32 values of a panel.
+constexpr int64_t block_code_bytes(int format) {
+  return format == kBlockQ8_0   ? 512
+         : format == kBlockQ6_K ? 384
+         : format == kBlockQ5_K ? 320
+                                : 256;
 }
 // Values and bytes of a block; without d in the formats that have it in front of two blocks.
 constexpr int64_t block_length(int format) {
   return block_is_super(format) ? 256 : 32;
 }
 constexpr int64_t block_bytes(int format) {
-  return format == kBlockQ8_0   ? 512
-         : format == kBlockQ4_0 ? 256
-         : format == kBlockQ4_K ? 256 + 8 * 256
-                                : 256 + 8 * 384;
+  return block_is_super(format) ? 256 + 8 * block_code_bytes(format) : block_code_bytes(format);
 }
 constexpr int block_offset(int format) {
   return format == kBlockQ8_0 ? 128 : format == kBlockQ4_0 ? 8 : format == kBlockQ6_K ? 32 : 0;
 }
 constexpr bool block_has_d_in_front(int format) {
-  return format != kBlockQ4_K;
+  return !block_has_minima(format);
 }
 // Where block i of a panel begins, and its d.
 constexpr int64_t block_at(int format, int64_t i) {

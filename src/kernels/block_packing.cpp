@@ -8,7 +8,7 @@
 namespace outrider {
 namespace {
 
-constexpr uint32_t kNibbles = 0x0f0f0f0f, kPairs = 0x03030303;
+constexpr uint32_t kNibbles = 0x0f0f0f0f, kPairs = 0x03030303, kOnes = 0x01010101;
 
 uint32_t word_at(const void* bytes, int i) {
   uint32_t word;
@@ -44,7 +44,9 @@ void put(const BlockQ4_0& block, const Lane& lane, int64_t at, int64_t d_at) {
   lane.half(d_at, block.d);
 }
 
-void put(const BlockQ4_K& block, const Lane& lane, int64_t at, int64_t) {
+// Scales, minima, d and dmin of a super-block that has them.
+template <class Block>
+void put_minima(const Block& block, const Lane& lane, int64_t at) {
   uint32_t six[16], words[3] = {};
   for (int j = 0; j < 8; ++j) {
     const ScaleMin sm = q4_k_scale(block.scales, j);
@@ -55,11 +57,29 @@ void put(const BlockQ4_K& block, const Lane& lane, int64_t at, int64_t) {
   for (int j = 0; j < 3; ++j) lane.word(at + j * 64, words[j] | (six[15] >> (2 * j) & 3) << 30);
   lane.half(at + 192, block.d);
   lane.half(at + 224, block.dmin);
+}
+
+void put(const BlockQ4_K& block, const Lane& lane, int64_t at, int64_t) {
+  put_minima(block, lane, at);
   for (int s = 0; s < 8; ++s) {
     uint32_t groups[8];
     for (int g = 0; g < 8; ++g)
       groups[g] = word_at(block.q + s / 2 * 32, g) >> (4 * (s % 2)) & kNibbles;
     lane.nibbles(at + 256 + s * 256, groups);
+  }
+}
+
+void put(const BlockQ5_K& block, const Lane& lane, int64_t at, int64_t) {
+  put_minima(block, lane, at);
+  for (int s = 0; s < 8; ++s) {
+    uint32_t groups[8], fifth = 0;
+    for (int g = 0; g < 8; ++g) {
+      groups[g] = word_at(block.q + s / 2 * 32, g) >> (4 * (s % 2)) & kNibbles;
+      fifth |= (word_at(block.qh, g) >> s & kOnes) << g;
+    }
+    const int64_t to = at + 256 + s * block_code_bytes(kBlockQ5_K);
+    lane.nibbles(to, groups);
+    lane.word(to + 256, fifth);
   }
 }
 
@@ -105,9 +125,67 @@ int block_format_of(DType dtype) {
       return kBlockQ4_K;
     case DType::kQ6_K:
       return kBlockQ6_K;
+    case DType::kQ5_K:
+      return kBlockQ5_K;
     default:
       return -1;
   }
+}
+
+int stored_format_of(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kQ2_K:
+      return kBlockQ8_0;
+    case DType::kQ3_K:
+      return kBlockQ6_K;
+    default:
+      return block_format_of(dtype);
+  }
+}
+
+namespace {
+
+void rewrite(const BlockQ5_0& from, BlockQ8_0& to) {
+  std::memcpy(to.d, from.d, sizeof to.d);
+  for (int i = 0; i < 32; ++i)
+    to.q[i] = static_cast<int8_t>(five_bits(from.q, from.qh, i) - 16);
+}
+
+void rewrite(const BlockQ3_K& from, BlockQ6_K& to) {
+  to = {};
+  std::memcpy(to.d, from.d, sizeof to.d);
+  for (int j = 0; j < 16; ++j) to.scales[j] = static_cast<int8_t>(q3_k_scale(from.scales, j));
+  for (int i = 0; i < 256; ++i) {
+    const int half = i / 128, quarter = i % 128 / 32, l = i % 32, code = q3_k_code(from, i) + 32;
+    to.ql[64 * half + 32 * (quarter % 2) + l] |=
+        static_cast<uint8_t>((code & 15) << (4 * (quarter / 2)));
+    to.qh[32 * half + l] |= static_cast<uint8_t>((code >> 4) << (2 * quarter));
+  }
+}
+
+template <class From, class To>
+bool rewrite_row(const std::byte* row, int64_t n_blocks, std::byte* out) {
+  for (int64_t b = 0; b < n_blocks; ++b) {
+    From from;
+    To to;
+    std::memcpy(&from, row + b * static_cast<int64_t>(sizeof from), sizeof from);
+    rewrite(from, to);
+    std::memcpy(out + b * static_cast<int64_t>(sizeof to), &to, sizeof to);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool rewrite_blocks(DType from, const std::byte* row, int format, int64_t n_in, std::byte* out) {
+  if (from == DType::kQ5_0 && format == kBlockQ8_0)
+    return rewrite_row<BlockQ5_0, BlockQ8_0>(row, n_in / 32, out);
+  if (from == DType::kQ3_K && format == kBlockQ6_K)
+    return rewrite_row<BlockQ3_K, BlockQ6_K>(row, n_in / 256, out);
+  return false;
 }
 
 void pack_block_panel(int format, const std::byte* const* rows, int64_t n_in, std::byte* out) {
@@ -121,6 +199,8 @@ void pack_block_panel(int format, const std::byte* const* rows, int64_t n_in, st
       return pack_rows<BlockQ4_K>(format, rows, n_in, out);
     case kBlockQ6_K:
       return pack_rows<BlockQ6_K>(format, rows, n_in, out);
+    case kBlockQ5_K:
+      return pack_rows<BlockQ5_K>(format, rows, n_in, out);
   }
 }
 

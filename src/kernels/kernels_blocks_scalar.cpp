@@ -34,7 +34,7 @@ struct Panel {
   }
   const uint8_t* codes(int64_t block) const {
     if (!block_is_super(format)) return super(block);
-    return super(block) + 256 + block % 8 * (format == kBlockQ6_K ? 384 : 256);
+    return super(block) + 256 + block % 8 * block_code_bytes(format);
   }
   // Code k of 32 of a block.
   int32_t code(int64_t block, int k, int lane) const {
@@ -42,6 +42,7 @@ struct Panel {
     const int g = k / 4, byte = lane * 4 + k % 4;
     if (format == kBlockQ8_0) return at[g * 64 + byte];
     const int low = (at[g % 4 * 64 + byte] >> (g < 4 ? 0 : 4)) & 15;
+    if (format == kBlockQ5_K) return low | (at[256 + byte] >> g & 1) << 4;
     if (format != kBlockQ6_K) return low;
     return low | ((at[256 + g / 4 * 64 + byte] >> (2 * (g % 4))) & 3) << 4;
   }
@@ -63,7 +64,7 @@ struct Panel {
   }
   // Of values 16 half .. 16 half + 15 of a block; Q6_K only tells them apart.
   float scale(int64_t block, int half, int lane) const {
-    if (format == kBlockQ4_K)
+    if (block_has_minima(format))
       return from_f16(super(block) + 192 + lane * 2) * six_bits(block, int(block % 8), lane);
     if (format != kBlockQ6_K) return in_front(block, lane);
     const auto sub =
@@ -97,12 +98,12 @@ struct Words {
 float add_block(float y, const Panel& panel, int64_t block, int lane, const Words& x) {
   const bool halves = panel.format == kBlockQ6_K;
   for (int half = 0; half < (halves ? 2 : 1); ++half) {
-    int32_t sum = panel.format == kBlockQ4_K ? 0 : x.number(9 + half);
+    int32_t sum = block_has_minima(panel.format) ? 0 : x.number(9 + half);
     for (int k = half * 16; k < (halves ? half * 16 + 16 : 32); ++k)
       sum += panel.code(block, k, lane) * x.code(k);
     y = fmaf(static_cast<float>(sum) * x.real(8), panel.scale(block, half, lane), y);
   }
-  if (panel.format == kBlockQ4_K) y = fmaf(-x.real(9), panel.min(block, lane), y);
+  if (block_has_minima(panel.format)) y = fmaf(-x.real(9), panel.min(block, lane), y);
   return y;
 }
 
@@ -147,7 +148,7 @@ void quantize(int32_t format, const float* x, int64_t n_blocks, int64_t n_rows, 
     const int32_t sum = halves[0] + halves[1], offset = -block_offset(format);
     const int32_t all = offset * sum, one = offset * halves[0], two = offset * halves[1];
     const float scaled = scale * static_cast<float>(sum);
-    if (format == kBlockQ4_K) {
+    if (block_has_minima(format)) {
       put(9, &scaled);
     } else if (format == kBlockQ6_K) {
       put(9, &one);
@@ -165,7 +166,8 @@ void quantize(int32_t format, const float* x, int64_t n_blocks, int64_t n_rows, 
 
 const BlockKernels kScalarBlocks = {
     {OUTRIDER_BLOCK_FORMAT(kBlockQ8_0), OUTRIDER_BLOCK_FORMAT(kBlockQ4_0),
-     OUTRIDER_BLOCK_FORMAT(kBlockQ4_K), OUTRIDER_BLOCK_FORMAT(kBlockQ6_K)},
+     OUTRIDER_BLOCK_FORMAT(kBlockQ4_K), OUTRIDER_BLOCK_FORMAT(kBlockQ6_K),
+     OUTRIDER_BLOCK_FORMAT(kBlockQ5_K)},
     3,
     quantize,
 };

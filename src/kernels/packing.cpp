@@ -152,7 +152,8 @@ void pack_int8_panel(std::span<const Matrix> parts, const PackPlan& plan, const 
   std::memcpy(out + packed_n_k(plan.format, plan.n_in) * kPanelLanes, &tail, sizeof tail);
 }
 
-// Rows in blocks of another type than the panel's, requantised: a stack of several block types.
+// Rows in blocks of another type than the panel's: their numbers in its blocks where these hold
+// them exactly, else requantised.
 void pack_stored_panel(std::span<const Matrix> parts, const PackPlan& plan, int64_t panel,
                        std::byte* requantised, std::byte* out) {
   const std::byte* rows[kPanelLanes];
@@ -162,6 +163,7 @@ void pack_stored_panel(std::span<const Matrix> parts, const PackPlan& plan, int6
     if (row.data == nullptr || block_format_of(row.dtype) == block_of(plan.format)) continue;
     std::byte* to = requantised + static_cast<size_t>(lane) * row_bytes(DType::kQ8_0, plan.n_in);
     rows[lane] = to;
+    if (rewrite_blocks(row.dtype, row.data, block_of(plan.format), plan.n_in, to)) continue;
     for (int64_t k = 0; k < plan.n_in; k += kPieceValues) {
       const int64_t n = std::min(kPieceValues, plan.n_in - k);
       float values[kPieceValues];
@@ -172,12 +174,12 @@ void pack_stored_panel(std::span<const Matrix> parts, const PackPlan& plan, int6
   pack_block_panel(block_of(plan.format), rows, plan.n_in, out);
 }
 
-// A stack keeps its blocks when all of it is in blocks: of one type as they are, of several types
-// as Q8_0, which is finer than the others.
+// A stack keeps its blocks when all of it is in blocks: of one type as they are (or in the blocks
+// that hold them best), of several types as Q8_0, which is finer than the others.
 int stored_blocks(std::span<const Matrix> parts) {
-  int format = block_format_of(parts[0].dtype);
+  int format = stored_format_of(parts[0].dtype);
   for (const Matrix& part : parts) {
-    const int other = block_format_of(part.dtype);
+    const int other = stored_format_of(part.dtype);
     if (other < 0 || format < 0) return -1;
     if (other != format) format = kBlockQ8_0;
   }
@@ -245,6 +247,7 @@ int64_t packed_panel_bytes(PackFormat format, int64_t n_in) {
     case PackFormat::kQ4_0:
     case PackFormat::kQ4_K:
     case PackFormat::kQ6_K:
+    case PackFormat::kQ5_K:
       return block_panel_bytes(block_of(format), n_in);
   }
   return 0;

@@ -23,6 +23,7 @@ enum class PackFormat : uint32_t {
   kQ4_0 = 7,
   kQ4_K = 8,
   kQ6_K = 9,
+  kQ5_K = 10,
 };
 inline constexpr uint32_t kPackFormatMask = 0xff;
 inline constexpr uint32_t kPackPaired = 0x100;  // panels alternate: gate 0, up 0, gate 1, up 1, ...

@@ -18,7 +18,8 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr DType kBlockTypes[] = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ6_K};
+constexpr DType kBlockTypes[] = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ5_K,
+                                 DType::kQ6_K};
 
 class BlocksOnEveryTable : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Tables, BlocksOnEveryTable, testing::ValuesIn(table_names()),
@@ -68,6 +69,18 @@ Codes read_codes(DType dtype, const std::byte* row, int64_t n_in) {
             half_at(block.d) * float(sm.scale), half_at(block.dmin) * float(sm.min),
             [&](int i) { return block.q[j / 2 * 32 + i] >> (4 * (j % 2)) & 15; }, 32);
       }
+    } else if (dtype == DType::kQ5_K) {
+      const auto& block = *reinterpret_cast<const BlockQ5_K*>(at);
+      for (int j = 0; j < 8; ++j) {
+        const ScaleMin sm = q4_k_scale(block.scales, j);
+        put(
+            half_at(block.d) * float(sm.scale), half_at(block.dmin) * float(sm.min),
+            [&](int i) {
+              return (block.q[j / 2 * 32 + i] >> (4 * (j % 2)) & 15) +
+                     (block.qh[i] & 1 << j ? 16 : 0);
+            },
+            32);
+      }
     } else {
       const auto& block = *reinterpret_cast<const BlockQ6_K*>(at);
       for (int k = 0; k < 16; ++k) {
@@ -115,7 +128,8 @@ float known_product(DType dtype, const Codes& w, const Activations& x) {
     }
     const float s = x.scale[k / 32];
     y = std::fmaf(static_cast<float>(sum) * s, w.scale[k / 16], y);
-    if (dtype == DType::kQ4_K) y = std::fmaf(-(s * static_cast<float>(x_sum)), w.min[k / 16], y);
+    if (dtype == DType::kQ4_K || dtype == DType::kQ5_K)
+      y = std::fmaf(-(s * static_cast<float>(x_sum)), w.min[k / 16], y);
   }
   return y;
 }
@@ -318,7 +332,7 @@ TEST_P(BlocksOnEveryTable, sums_of_the_largest_codes_neither_saturate_nor_overfl
       };
       for (size_t at = 0; at < bytes.size(); at += dtype_info(dtype).block_bytes) {
         put_half(at + (dtype == DType::kQ6_K ? 208 : 0), 0.5f);
-        if (dtype == DType::kQ4_K) put_half(at + 2, 0.25f);
+        if (dtype == DType::kQ4_K || dtype == DType::kQ5_K) put_half(at + 2, 0.25f);
       }
       std::vector<float> x(3 * n_in);
       for (int64_t k = 0; k < n_in; ++k) {
@@ -467,6 +481,68 @@ TEST_P(BlocksOnEveryTable, write_the_same_words_for_activations) {
         std::memcpy(&v, &b[i], 4);
         if (std::isnan(u) && std::isnan(v)) continue;  // signs of a NaN may differ
         ASSERT_EQ(a[i], b[i]) << "format " << format << " rows " << n_rows << " word " << i;
+      }
+    }
+  }
+}
+
+// Rows of these types lie in wider blocks: the product is that of a file which has them so.
+TEST_P(BlocksOnEveryTable, q5_0_and_q3_k_are_multiplied_by_their_exact_numbers) {
+  const auto ops = make_ops(GetParam(), 2);
+  const int64_t n_out = 35, n_in = 512;
+  for (const auto& [dtype, format] : {std::pair{DType::kQ5_0, kBlockQ8_0},
+                                      std::pair{DType::kQ3_K, kBlockQ6_K}}) {
+    const DType wide = format == kBlockQ8_0 ? DType::kQ8_0 : DType::kQ6_K;
+    const StoredMatrix w(dtype, n_out, n_in, 3);
+    std::vector<std::byte> bytes(static_cast<size_t>(n_out) * row_bytes(wide, n_in));
+    std::vector<float> values(n_in);
+    for (int64_t j = 0; j < n_out; ++j) {
+      std::byte* to = bytes.data() + static_cast<size_t>(j) * row_bytes(wide, n_in);
+      ASSERT_TRUE(rewrite_blocks(dtype,
+                                 w.bytes.data() + static_cast<size_t>(j) * row_bytes(dtype, n_in),
+                                 format, n_in, to));
+      dequantize_row(wide, to, values.data(), n_in);
+      for (int64_t k = 0; k < n_in; ++k)
+        ASSERT_EQ(values[size_t(k)], w.values[size_t(j * n_in + k)]) << j << ' ' << k;
+    }
+    const PackedWeight one(*ops, {w.matrix}, Stack::kRows, Precision::kStored),
+        two(*ops, {{wide, n_out, n_in, bytes.data()}}, Stack::kRows, Precision::kStored);
+    for (int64_t m : {1, 9}) {
+      const auto x = random_values(m * n_in, 5);
+      std::vector<float> y(m * n_out), z(m * n_out);
+      ops->linear({x.data(), m, n_in}, one.weight, {.y = {y.data(), m, n_out}});
+      ops->linear({x.data(), m, n_in}, two.weight, {.y = {z.data(), m, n_out}});
+      for (int64_t i = 0; i < m * n_out; ++i) ASSERT_EQ(y[i], z[i]);
+    }
+  }
+}
+
+// Types without blocks of their own here become Q8_0: half a step of 1 / 127 of a block's largest
+// value in the weight, and the rounding of the activations, both against the f32 product.
+TEST_P(BlocksOnEveryTable, q4_1_q5_1_and_q2_k_stay_within_an_eighth_bit_of_their_values) {
+  const auto ops = make_ops(GetParam(), 2);
+  const int64_t m = 3, n_out = 33, n_in = 512;
+  for (DType dtype : {DType::kQ4_1, DType::kQ5_1, DType::kQ2_K}) {
+    const StoredMatrix w(dtype, n_out, n_in, 3);
+    const PackedWeight packed(*ops, {w.matrix}, Stack::kRows, Precision::kStored);
+    const auto x = random_values(m * n_in, 4);
+    std::vector<float> y(m * n_out);
+    ops->linear({x.data(), m, n_in}, packed.weight, {.y = {y.data(), m, n_out}});
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n_out; ++j) {
+        double exact = 0, bound = 0;
+        for (int64_t b = 0; b < n_in; b += 32) {
+          double x_most = 0, w_most = 0, x_sum = 0, w_sum = 0;
+          for (int64_t k = b; k < b + 32; ++k) {
+            const double a = x[i * n_in + k], c = w.values[j * n_in + k];
+            exact += a * c;
+            x_most = std::max(x_most, std::fabs(a)), w_most = std::max(w_most, std::fabs(c));
+            x_sum += std::fabs(a), w_sum += std::fabs(c);
+          }
+          // f16 rounds the scale of a weight block: 2^-11 of its values.
+          bound += x_most / 254 * w_sum + (w_most / 254 + w_most / 2048) * x_sum * 1.01;
+        }
+        ASSERT_NEAR(y[i * n_out + j], exact, bound + 1e-4) << dtype_info(dtype).name;
       }
     }
   }
