@@ -146,7 +146,8 @@ class AttentionRunner::Block {
   int64_t first_block(int64_t tile) const {
     if (job_.args.first == nullptr) return 0;
     int64_t first = job_.args.n_keys;
-    for (int64_t r = 0; r < tiles_.rows(tile); ++r) first = std::min(first, job_.first(row(tile, r)));
+    for (int64_t r = 0; r < tiles_.rows(tile); ++r)
+      first = std::min(first, job_.first(row(tile, r)));
     return first / kAttentionBlockKeys * kAttentionBlockKeys;
   }
   std::byte* queries(int64_t tile) const { return queries_ + tiles_.first(tile) * n_k_ * a_bytes_; }

@@ -27,8 +27,8 @@
 //
 // Result of one output: one chain of f32 over the blocks that starts at +0,
 //   y = fma(float(sum of codes * activation codes) * s, scale, y), scale of Q4_K to Q6_K d * sub in
-// f32, per 16 values for Q6_K; Q4_K and Q5_K then y = fma(-word 9, dmin * min, y). All other sums are
-// whole numbers below 2^24, so every table gives the same bits for any tile and any thread.
+// f32, per 16 values for Q6_K; Q4_K and Q5_K then y = fma(-word 9, dmin * min, y). All other sums
+// are whole numbers below 2^24, so every table gives the same bits for any tile and any thread.
 #pragma once
 #include <stdint.h>
 
@@ -57,10 +57,7 @@ constexpr bool block_is_super(int format) {
 }
 // Bytes of the codes of 32 values of a panel.
 constexpr int64_t block_code_bytes(int format) {
-  return format == kBlockQ8_0   ? 512
-         : format == kBlockQ6_K ? 384
-         : format == kBlockQ5_K ? 320
-                                : 256;
+  return format == kBlockQ8_0 ? 512 : format == kBlockQ6_K ? 384 : format == kBlockQ5_K ? 320 : 256;
 }
 // Values and bytes of a block; without d in the formats that have it in front of two blocks.
 constexpr int64_t block_length(int format) {

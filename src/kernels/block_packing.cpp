@@ -150,8 +150,7 @@ namespace {
 
 void rewrite(const BlockQ5_0& from, BlockQ8_0& to) {
   std::memcpy(to.d, from.d, sizeof to.d);
-  for (int i = 0; i < 32; ++i)
-    to.q[i] = static_cast<int8_t>(five_bits(from.q, from.qh, i) - 16);
+  for (int i = 0; i < 32; ++i) to.q[i] = static_cast<int8_t>(five_bits(from.q, from.qh, i) - 16);
 }
 
 void rewrite(const BlockQ3_K& from, BlockQ6_K& to) {

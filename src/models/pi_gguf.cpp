@@ -4,6 +4,8 @@
 #include <cctype>
 #include <cmath>
 
+#include "models/size_reader.h"
+
 namespace outrider {
 namespace {
 
@@ -58,40 +60,6 @@ std::string general_name(const GgufFile& file) {
 bool says_pi05(const std::string& name) {
   return name.find("pi05") != std::string::npos || name.find("pi0.5") != std::string::npos;
 }
-
-// Reads required sizes and keeps the first failure.
-class SizeReader {
- public:
-  explicit SizeReader(const GgufFile& file) : file_(file) {}
-
-  int64_t required(const std::string& key, int64_t most) {
-    const auto value = file_.unsigned_integer(key);
-    if (!value) {
-      fail(value.error());
-      return 1;
-    }
-    return bounded(key, value.value(), most);
-  }
-  int64_t optional(const std::string& key, int64_t fallback, int64_t most) {
-    return file_.has(key) ? required(key, most) : fallback;
-  }
-  void fail(const Error& error) {
-    if (failure_.code == Code::kOk) failure_ = error;
-  }
-  const Error& failure() const { return failure_; }
-  bool ok() const { return failure_.code == Code::kOk; }
-
- private:
-  int64_t bounded(const std::string& key, uint64_t value, int64_t most) {
-    if (value >= 1 && value <= static_cast<uint64_t>(most)) return static_cast<int64_t>(value);
-    fail(make_error(Code::kNotFound, "%s: %s is %llu, allowed 1..%lld", file_.path().c_str(),
-                    key.c_str(), static_cast<unsigned long long>(value),
-                    static_cast<long long>(most)));
-    return 1;
-  }
-  const GgufFile& file_;
-  Error failure_;
-};
 
 constexpr int64_t kMaxWidth = 1 << 16, kMaxMlp = 1 << 20, kMaxLayers = 1024, kMaxHeads = 1024;
 

@@ -4,66 +4,11 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "base/in_parallel.h"
 #include "models/flow_time.h"
+#include "models/pack_list.h"
 
 namespace outrider {
 namespace {
-
-size_t stored_bytes(const Matrix& m) {
-  return row_bytes(m.dtype, m.n_in) * static_cast<size_t>(m.n_out);
-}
-
-// The form in memory replaces the file's pages: no second copy stays there.
-void drop_pages(const Matrix& m, std::span<const MappedFile* const> files) {
-  const auto* first = static_cast<const std::byte*>(m.data);
-  for (const MappedFile* file : files) {
-    if (first >= file->bytes().data() && first < file->bytes().data() + file->size()) {
-      file->drop_pages(first, stored_bytes(m));
-    }
-  }
-}
-
-struct PackJob {
-  std::vector<Matrix> parts;
-  Stack stack;
-  Precision precision;
-  Weight* out;
-};
-
-// Collects what must be packed, so that all storage is taken at once.
-class PackList {
- public:
-  void add(std::initializer_list<Matrix> parts, Precision precision, Weight* out,
-           Stack stack = Stack::kRows) {
-    jobs_.push_back({parts, stack, precision, out});
-  }
-
-  Result<void> run(Ops& ops, Arena& storage, std::span<const MappedFile* const> files) {
-    size_t total = 0;
-    std::vector<size_t> bytes;
-    for (const PackJob& job : jobs_) {
-      auto size = ops.packed_bytes(job.parts, job.stack, job.precision);
-      if (!size) return size.error();
-      bytes.push_back(size.value());
-      total += Arena::cost<std::byte>(size.value());
-    }
-    OUTRIDER_TRY(storage.reserve(total, /*prefault=*/false));
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      const PackJob& job = jobs_[i];
-      auto packed =
-          ops.pack(job.parts, job.stack, job.precision, storage.take<std::byte>(bytes[i]));
-      if (!packed) return packed.error();
-      *job.out = packed.value();
-      for (const Matrix& part : job.parts) drop_pages(part, files);
-    }
-    storage.seal();
-    return {};
-  }
-
- private:
-  std::vector<PackJob> jobs_;
-};
 
 std::vector<float> joined(std::initializer_list<const std::vector<float>*> parts) {
   std::vector<float> out;
@@ -265,21 +210,9 @@ class PiModelBuilder {
 
 Result<void> PiModel::take_embedding(const Matrix& stored,
                                      std::span<const MappedFile* const> files) {
-  const size_t bytes = stored_bytes(stored);
-  OUTRIDER_TRY(table_.reserve(Arena::cost<std::byte>(bytes), /*prefault=*/false));
-  auto* copy = static_cast<std::byte*>(table_.take_bytes(bytes));
-  // In blocks: a gigabyte is mostly new pages to be mapped, which threads share.
-  constexpr size_t kBlockBytes = size_t{32} << 20;
-  const std::span from(static_cast<const std::byte*>(stored.data), bytes);
-  in_parallel((bytes + kBlockBytes - 1) / kBlockBytes, [&](size_t i) {
-    const auto block =
-        from.subspan(i * kBlockBytes, std::min(kBlockBytes, bytes - i * kBlockBytes));
-    populate(block);
-    std::memcpy(copy + i * kBlockBytes, block.data(), block.size());
-  });
-  table_.seal();
-  embed = stored;
-  embed.data = copy;
+  auto copy = copy_matrix(stored, table_);
+  if (!copy) return copy.error();
+  embed = copy.value();
   drop_pages(stored, files);
   return {};
 }

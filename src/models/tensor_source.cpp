@@ -37,7 +37,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 namespace {
 
 Error missing(const TensorSource& source, const std::string& name) {
-  return make_error(Code::kNotFound, "%s: tensor %s is missing; this file is not a complete policy",
+  return make_error(Code::kNotFound, "%s: tensor %s is missing; this file is not complete",
                     source.path().c_str(), name.c_str());
 }
 

@@ -11,10 +11,10 @@ namespace outrider {
 
 namespace {
 constexpr DTypeInfo kInfo[kDTypeCount] = {
-    {"F32", 1, 4, true},      {"F16", 1, 2, true},    {"BF16", 1, 2, true},
-    {"Q8_0", 32, 34, true},   {"Q4_0", 32, 18, true}, {"Q4_K", 256, 144, true},
-    {"Q6_K", 256, 210, true}, {"U8", 1, 1, false},    {"I8", 1, 1, false},
-    {"I32", 1, 4, false},     {"I64", 1, 8, false},   {"F64", 1, 8, false},
+    {"F32", 1, 4, true},      {"F16", 1, 2, true},     {"BF16", 1, 2, true},
+    {"Q8_0", 32, 34, true},   {"Q4_0", 32, 18, true},  {"Q4_K", 256, 144, true},
+    {"Q6_K", 256, 210, true}, {"U8", 1, 1, false},     {"I8", 1, 1, false},
+    {"I32", 1, 4, false},     {"I64", 1, 8, false},    {"F64", 1, 8, false},
     {"BOOL", 1, 1, false},    {"Q4_1", 32, 20, true},  {"Q5_0", 32, 22, true},
     {"Q5_1", 32, 24, true},   {"Q2_K", 256, 84, true}, {"Q3_K", 256, 110, true},
     {"Q5_K", 256, 176, true},

@@ -46,10 +46,9 @@ TEST(FC04, known_types_without_a_decoder_are_refused_by_name) {
     uint32_t id;
     const char* name;
   };
-  for (const Row& r :
-       {Row{9, "Q8_1"}, Row{15, "Q8_K"}, Row{16, "IQ2_XXS"}, Row{20, "IQ4_NL"},
-        Row{23, "IQ4_XS"}, Row{24, "I8"}, Row{26, "I32"}, Row{28, "F64"}, Row{29, "IQ1_M"},
-        Row{34, "TQ1_0"}, Row{39, "MXFP4"}}) {
+  for (const Row& r : {Row{9, "Q8_1"}, Row{15, "Q8_K"}, Row{16, "IQ2_XXS"}, Row{20, "IQ4_NL"},
+                       Row{23, "IQ4_XS"}, Row{24, "I8"}, Row{26, "I32"}, Row{28, "F64"},
+                       Row{29, "IQ1_M"}, Row{34, "TQ1_0"}, Row{39, "MXFP4"}}) {
     const Error error = with_type(r.id);
     EXPECT_EQ(error.code, Code::kUnsupported) << r.id;
     EXPECT_TRUE(says(error, r.name)) << error.text;

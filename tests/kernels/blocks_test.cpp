@@ -490,8 +490,8 @@ TEST_P(BlocksOnEveryTable, write_the_same_words_for_activations) {
 TEST_P(BlocksOnEveryTable, q5_0_and_q3_k_are_multiplied_by_their_exact_numbers) {
   const auto ops = make_ops(GetParam(), 2);
   const int64_t n_out = 35, n_in = 512;
-  for (const auto& [dtype, format] : {std::pair{DType::kQ5_0, kBlockQ8_0},
-                                      std::pair{DType::kQ3_K, kBlockQ6_K}}) {
+  for (const auto& [dtype, format] :
+       {std::pair{DType::kQ5_0, kBlockQ8_0}, std::pair{DType::kQ3_K, kBlockQ6_K}}) {
     const DType wide = format == kBlockQ8_0 ? DType::kQ8_0 : DType::kQ6_K;
     const StoredMatrix w(dtype, n_out, n_in, 3);
     std::vector<std::byte> bytes(static_cast<size_t>(n_out) * row_bytes(wide, n_in));

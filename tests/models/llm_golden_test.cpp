@@ -1,0 +1,182 @@
+// Recorded cases of text models: prompt ids in, greedy ids and logits out. The model files are
+// written by the reference generator of the shared data.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "base/json.h"
+#include "kernels/cpu_ops.h"
+#include "models/llm_run.h"
+#include "support/shared_data.h"
+
+namespace outrider::test {
+namespace {
+
+constexpr int64_t kContext = 256;
+
+template <class T>
+std::vector<T> read_array(const std::string& path) {
+  const auto file = MappedFile::open(path.c_str());
+  EXPECT_TRUE(file) << file.error().text;
+  if (!file) return {};
+  std::vector<T> values(file.value().size() / sizeof(T));
+  std::memcpy(values.data(), file.value().bytes().data(), values.size() * sizeof(T));
+  return values;
+}
+
+// The folder with the case's model file, or "".
+std::string generate(const std::string& command) {
+  static const TempDir dir;
+  static std::map<std::string, bool> done;
+  auto [entry, fresh] = done.try_emplace(command, false);
+  if (fresh) {
+    const size_t space = command.find(' ');
+    const std::string line = "/usr/bin/python3 '" + shared_dir() + "/tools/" +
+                             command.substr(0, space) + "'" + command.substr(space) + " --out '" +
+                             dir.path() + "' >/dev/null 2>&1";
+    entry->second = std::system(line.c_str()) == 0;
+  }
+  return entry->second ? dir.path() : std::string();
+}
+
+int32_t greedy(std::span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+double max_abs(std::span<const float> got, const float* wanted) {
+  double worst = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double d = std::fabs(double(got[i]) - wanted[i]);
+    if (!(d <= worst)) worst = std::isfinite(d) ? d : INFINITY;
+  }
+  return worst;
+}
+
+struct Session {
+  std::shared_ptr<GgufFile> file;
+  std::unique_ptr<Ops> ops;
+  std::shared_ptr<const LlmModel> model;
+  std::unique_ptr<LlmRun> run;
+
+  Session(const std::string& path, Precision precision, int n_threads, int64_t chunk,
+          bool reuse = false) {
+    auto opened = GgufFile::open(path.c_str());
+    if (!opened) throw std::runtime_error(opened.error().text);
+    file = std::make_shared<GgufFile>(std::move(opened.value()));
+    auto weights = read_llm_weights(*file);
+    if (!weights) throw std::runtime_error(weights.error().text);
+    auto made = make_cpu_ops({.n_threads = n_threads});
+    ops = std::move(made.value());
+    if (!ops->reserve(llm_limits(weights.value().config, chunk, kContext)))
+      throw std::runtime_error("reserve");
+    auto built = LlmModel::build(weights.value(), precision, *ops, {}, file);
+    if (!built) throw std::runtime_error(built.error().text);
+    model = built.value();
+    run = std::move(
+        LlmRun::make(model, *ops, {.n_ctx = kContext, .chunk = chunk, .reuse = reuse}).value());
+  }
+
+  // Logits behind the prompt and behind each of the n greedy ids but the last.
+  std::vector<std::vector<float>> generate(std::span<const int32_t> prompt, size_t n) {
+    std::vector<std::vector<float>> out;
+    const int64_t kept = run->begin(prompt);
+    EXPECT_TRUE(run->append(prompt.subspan(static_cast<size_t>(kept)), true));
+    while (true) {
+      out.emplace_back(run->logits().begin(), run->logits().end());
+      if (out.size() == n) return out;
+      const int32_t id = greedy(run->logits());
+      EXPECT_TRUE(run->append({&id, 1}, true));
+    }
+  }
+};
+
+class LlmGolden : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    folder_ = shared_path(std::string("golden/") + GetParam());
+    if (folder_.empty()) GTEST_SKIP() << "shared reference data is absent: golden/" << GetParam();
+    const auto bytes = read_array<char>(folder_ + "/meta.json");
+    meta_ = std::move(Json::parse({bytes.data(), bytes.size()}).value());
+    const Json& model = *meta_.find("model");
+    const std::string dir = generate(model.find("make_gguf")->text());
+    if (dir.empty())
+      GTEST_SKIP() << "the reference generator does not run here (python3-numpy missing?)";
+    path_ = dir + "/" + model.find("file")->text();
+    prompt_ = read_array<int32_t>(folder_ + "/tokens.bin");
+    greedy_ = read_array<int32_t>(folder_ + "/greedy.bin");
+    logits_ = read_array<float>(folder_ + "/logits.bin");
+    tolerance_ = meta_.find("tolerance_max_abs_logits")->number();
+  }
+
+  void expect_case(Session& session) const {
+    const auto got = session.generate(prompt_, greedy_.size());
+    const auto vocab = static_cast<size_t>(session.model->config.vocab);
+    ASSERT_EQ(logits_.size(), 3 * vocab);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(greedy(got[i]), greedy_[i]) << "token " << i;
+    const size_t steps[] = {0, 1, got.size() - 1};
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_LE(max_abs(got[steps[i]], logits_.data() + i * vocab), tolerance_)
+          << "logits of token " << steps[i];
+  }
+
+  std::string folder_, path_;
+  Json meta_;
+  std::vector<int32_t> prompt_, greedy_;
+  std::vector<float> logits_;
+  double tolerance_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Cases, LlmGolden,
+                         testing::Values("llm_llama_f32", "llm_qwen2_f16", "llm_qwen3_f32",
+                                         "llm_qwen3_q8", "llm_gemma_f32", "llm_gemma3_f32"),
+                         [](const auto& c) { return std::string(c.param); });
+
+TEST_P(LlmGolden, greedy_ids_are_exact_and_logits_within_the_tolerance) {
+  for (const Precision precision : {Precision::kF32, Precision::kStored}) {
+    Session session(path_, precision, 2, 64);
+    expect_case(session);
+  }
+}
+
+TEST_P(LlmGolden, any_chunk_and_any_number_of_threads_gives_the_same_bits) {
+  Session first(path_, Precision::kStored, 1, kContext);
+  const auto wanted = first.generate(prompt_, greedy_.size());
+  for (int n_threads : {1, 2, 5}) {
+    for (int64_t chunk : {1, 3, 17, 64}) {
+      Session session(path_, Precision::kStored, n_threads, chunk);
+      ASSERT_EQ(session.generate(prompt_, greedy_.size()), wanted)
+          << n_threads << " threads, chunk " << chunk;
+    }
+  }
+}
+
+TEST_P(LlmGolden, a_kept_prefix_gives_the_bits_of_a_fresh_run) {
+  Session reusing(path_, Precision::kStored, 2, 16, true), fresh(path_, Precision::kStored, 2, 16);
+  reusing.generate(prompt_, 3);
+  auto other = prompt_;
+  other.back() = other.front();
+  other.insert(other.end(), prompt_.begin(), prompt_.end());
+  for (const auto& prompt :
+       {prompt_, other, std::vector(other.begin(), other.end() - 3), prompt_}) {
+    fresh.run->reset();
+    EXPECT_GT(reusing.run->begin(prompt), static_cast<int64_t>(prompt_.size()) - 4);
+    ASSERT_EQ(reusing.generate(prompt, 4), fresh.generate(prompt, 4));
+  }
+}
+
+TEST_P(LlmGolden, a_cancelled_chunk_leaves_a_session_that_goes_on_rightly) {
+  Session session(path_, Precision::kStored, 2, 16);
+  const auto wanted = session.generate(prompt_, 2);
+  std::atomic<bool> cancel{true};
+  session.run->begin(prompt_);
+  EXPECT_FALSE(session.run->append(prompt_, true, &cancel));
+  EXPECT_EQ(session.run->n_past(), 0);
+  EXPECT_EQ(session.generate(prompt_, 2), wanted);
+}
+
+}  // namespace
+}  // namespace outrider::test
