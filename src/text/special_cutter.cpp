@@ -16,12 +16,13 @@ bool later(const SpecialCutter::Candidate& a, const SpecialCutter::Candidate& b)
 
 }  // namespace
 
-void SpecialCutter::cut(std::string_view text, Scratch& scratch) const noexcept {
-  OUTRIDER_ASSERT(text.size() <= scratch.mark.size());
+void SpecialCutter::cut(std::string_view text, size_t begin, size_t end,
+                        Scratch& scratch) const noexcept {
+  OUTRIDER_ASSERT(begin <= end && end <= text.size() && text.size() <= scratch.mark.size());
   const auto heap = scratch.heap.begin();
   ptrdiff_t n_heap = 0;
   int32_t state = 0;
-  for (size_t at = text.size(); at-- > 0;) {
+  for (size_t at = end; at-- > begin;) {
     state = step(state, text[at]);
     scratch.node[at] = state;
     scratch.mark[at] = Mark::kRaw;

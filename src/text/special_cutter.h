@@ -39,7 +39,11 @@ class SpecialCutter {
 
   // [hot] Fills scratch.mark[0 .. text.size()) and, where a mark is kStart, scratch.node with the
   // id.
-  void cut(std::string_view text, Scratch& scratch) const noexcept;
+  void cut(std::string_view text, Scratch& scratch) const noexcept {
+    cut(text, 0, text.size(), scratch);
+  }
+  // [hot] The same for the bytes [begin, end) alone: no piece reaches across.
+  void cut(std::string_view text, size_t begin, size_t end, Scratch& scratch) const noexcept;
 
  private:
   // An automaton over the reversed pieces: read from right to left, its state at a byte knows every

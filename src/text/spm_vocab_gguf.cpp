@@ -3,7 +3,7 @@
 #include <new>
 
 #include "gguf/gguf.h"
-#include "text/tokenizer.h"
+#include "text/gguf_vocab.h"
 
 namespace outrider {
 namespace {
@@ -55,8 +55,9 @@ Result<std::vector<Piece>> read_pieces(const GgufFile& file) {
   return pieces;
 }
 
-// An absent key leaves *id alone: defaults are those of SpmVocab.
-Result<void> read_id(const GgufFile& file, const char* key, size_t n_pieces, int32_t* id) {
+}  // namespace
+
+Result<void> read_vocab_id(const GgufFile& file, const char* key, size_t n_pieces, int32_t* id) {
   if (!file.has(key)) return {};
   const auto value = file.unsigned_integer(key);
   if (!value) return value.error();
@@ -69,7 +70,7 @@ Result<void> read_id(const GgufFile& file, const char* key, size_t n_pieces, int
   return {};
 }
 
-Result<void> read_flag(const GgufFile& file, const char* key, bool* flag) {
+Result<void> read_vocab_flag(const GgufFile& file, const char* key, bool* flag) {
   if (!file.has(key)) return {};
   const auto value = file.boolean(key);
   if (!value) return value.error();
@@ -77,7 +78,7 @@ Result<void> read_flag(const GgufFile& file, const char* key, bool* flag) {
   return {};
 }
 
-Result<SpmVocab> read_vocab(const GgufFile& file) {
+Result<SpmVocab> read_spm_vocab(const GgufFile& file) {
   OUTRIDER_TRY(check_model(file));
   auto pieces = read_pieces(file);
   if (!pieces) return pieces.error();
@@ -86,21 +87,19 @@ Result<SpmVocab> read_vocab(const GgufFile& file) {
   const size_t n = vocab.pieces.size();
   if (n == 0)
     return make_error(Code::kNotFound, "%s: tokenizer.ggml.tokens is empty", file.path().c_str());
-  OUTRIDER_TRY(read_id(file, "tokenizer.ggml.bos_token_id", n, &vocab.bos));
-  OUTRIDER_TRY(read_id(file, "tokenizer.ggml.eos_token_id", n, &vocab.eos));
-  OUTRIDER_TRY(read_id(file, "tokenizer.ggml.unknown_token_id", n, &vocab.unk));
-  OUTRIDER_TRY(read_id(file, "tokenizer.ggml.padding_token_id", n, &vocab.pad));
-  OUTRIDER_TRY(read_flag(file, "tokenizer.ggml.add_bos_token", &vocab.add_bos));
-  OUTRIDER_TRY(read_flag(file, "tokenizer.ggml.add_eos_token", &vocab.add_eos));
-  OUTRIDER_TRY(read_flag(file, "tokenizer.ggml.add_space_prefix", &vocab.add_space_prefix));
+  OUTRIDER_TRY(read_vocab_id(file, "tokenizer.ggml.bos_token_id", n, &vocab.bos));
+  OUTRIDER_TRY(read_vocab_id(file, "tokenizer.ggml.eos_token_id", n, &vocab.eos));
+  OUTRIDER_TRY(read_vocab_id(file, "tokenizer.ggml.unknown_token_id", n, &vocab.unk));
+  OUTRIDER_TRY(read_vocab_id(file, "tokenizer.ggml.padding_token_id", n, &vocab.pad));
+  OUTRIDER_TRY(read_vocab_flag(file, "tokenizer.ggml.add_bos_token", &vocab.add_bos));
+  OUTRIDER_TRY(read_vocab_flag(file, "tokenizer.ggml.add_eos_token", &vocab.add_eos));
+  OUTRIDER_TRY(read_vocab_flag(file, "tokenizer.ggml.add_space_prefix", &vocab.add_space_prefix));
   return vocab;
 }
 
-}  // namespace
-
 Result<SpmTokenizer> SpmTokenizer::from_gguf(const GgufFile& file) {
   try {
-    auto vocab = read_vocab(file);
+    auto vocab = read_spm_vocab(file);
     if (!vocab) return vocab.error();
     auto tokenizer = from_vocab(std::move(vocab.value()));
     if (tokenizer) return tokenizer;

@@ -153,6 +153,13 @@ SpmTokenizer::Encoded SpmTokenizer::encode(std::string_view text, EncodeOptions 
   return {Code::kOk, sink.n_ids};
 }
 
+size_t SpmTokenizer::encode_raw(std::string_view fragment, bool allow_control, Scratch& scratch,
+                                std::span<int32_t> ids) const noexcept {
+  IdSink sink{ids};
+  index_->encode_fragment(fragment, allow_control, scratch.state(), sink);
+  return sink.n_ids;
+}
+
 // Fragments are as long as they can be, so each is the first or follows a special piece: the added
 // blank goes in front of every one of them.
 void SpmTokenizer::Index::encode_fragment(std::string_view text, bool allow_control,

@@ -86,6 +86,11 @@ class SpmTokenizer {
   // [any] Convenience with its own memory.
   Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options) const;
 
+  // [hot] For callers that cut at special pieces themselves: ids of one raw, not empty fragment of
+  // valid UTF-8, which fits the scratch. allow_control: characters may join into a control piece.
+  size_t encode_raw(std::string_view fragment, bool allow_control, Scratch& scratch,
+                    std::span<int32_t> ids) const noexcept;
+
   // Text of one id: normal pieces with U+2581 as blank, byte pieces as their raw byte, unused
   // empty; control pieces only when asked for.
   std::string piece_text(int32_t id, bool special = true) const;
