@@ -17,6 +17,7 @@ enum class JobKind : uint8_t {
   kAsk,     // answer this tick
   kFollow,  // see every input up to this tick, from the oldest kept one if there is a gap
   kShadow,  // answer this tick for nobody
+  kPing,    // say whether it is there
 };
 
 struct Job {

@@ -60,6 +60,7 @@ enum class EventKind : uint8_t {
   kMismatch,   // the lead is open and its ports do not agree. link
   kFailed,     // the lead failed: open, a verb, the link. link
   kShadow,     // shadow work is done. link, tick, sound, took_ns, caught_up, agreement
+  kPong,       // the lead was asked whether it is there. link, sound: it is
   kReplugged,  // the lead's device left and came back
   kStop,
   kCount
@@ -95,6 +96,7 @@ inline constexpr uint32_t kPublishLead = 1u << 11;  // these four end the tick
 inline constexpr uint32_t kPublishHeld = 1u << 12;
 inline constexpr uint32_t kPublishStandby = 1u << 13;
 inline constexpr uint32_t kRefuse = 1u << 14;
+inline constexpr uint32_t kPingLead = 1u << 15;  // ask whether it is there; it answers no tick
 inline constexpr uint32_t kEnds = kPublishLead | kPublishHeld | kPublishStandby | kRefuse;
 }  // namespace act
 

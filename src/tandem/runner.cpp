@@ -4,13 +4,10 @@
 #include <cstring>
 #include <utility>
 
-#include "host/foreign.h"
-
 namespace outrider::tandem {
 
 Runner::Runner(const Parts& parts, Arena& arena)
     : parts_(parts),
-      standby_history_(history_of(*parts.standby)),
       published_(take_answer(*parts.ports, arena)),
       standby_answer_(take_answer(*parts.ports, arena)) {
   for (const Port& port : parts_.ports->out) out_index_.push_back(port.index);
@@ -133,12 +130,25 @@ void Runner::run_standby() noexcept {
   event.kind = EventKind::kStandby;
   event.tick = state_.tick;
   const int64_t begin_ns = parts_.clock->now_ns();
-  standby_code_ = parts_.standby->tick();
-  event.sound = standby_code_ == FRT_OK &&
-                read_answer(*parts_.standby, parts_.ports->out, out_index_, standby_answer_);
+  event.sound = standby_answers();
   if (!event.sound) ++more_[OUTRIDER_TANDEM_STANDBY_FAILURES];
   event.took_ns = parts_.clock->now_ns() - begin_ns;
   advance(event, nullptr);
+}
+
+// A history that could not be put back to its start is nobody's: the standby does not act on it.
+bool Runner::standby_answers() noexcept {
+  if (standby_dirty_) reset_standby();
+  if (standby_dirty_) return false;
+  standby_code_ = parts_.standby_history.tick(*parts_.standby);
+  return standby_code_ == FRT_OK &&
+         read_answer(*parts_.standby, parts_.ports->out, out_index_, standby_answer_);
+}
+
+void Runner::reset_standby() noexcept {
+  standby_code_ = parts_.standby_history.reset(*parts_.standby);
+  standby_dirty_ = standby_code_ != FRT_OK;
+  if (!standby_dirty_) ++more_[OUTRIDER_TANDEM_RESETS];
 }
 
 void Runner::post(JobKind kind) noexcept {
@@ -153,15 +163,13 @@ void Runner::advance(const Event& event, const Report* report) noexcept {
   state_ = next.state;
   actions_ = next.actions;
   if (!actions_.has(act::kWait)) actions_.wait_until_ns = wait_until_ns;
-  if (actions_.has(act::kResetStandby) && standby_history_ != nullptr) {
-    host::call_foreign([&] { return standby_history_->reset(standby_history_->self); });
-    ++more_[OUTRIDER_TANDEM_RESETS];
-  }
+  if (actions_.has(act::kResetStandby) && parts_.standby_history.exists()) reset_standby();
   if (actions_.has(act::kCloseLead)) post(JobKind::kClose);
   if (actions_.has(act::kConnect)) post(JobKind::kConnect);
   if (actions_.has(act::kAskLead)) post(JobKind::kAsk);
   if (actions_.has(act::kFollowLead)) post(JobKind::kFollow);
   if (actions_.has(act::kShadowLead)) post(JobKind::kShadow);
+  if (actions_.has(act::kPingLead)) post(JobKind::kPing);
   if (actions_.has(act::kKeepLate)) publish(*report->answer, event.tick, true);
   if ((actions_.bits & act::kEnds) != 0) finish(actions_.bits & act::kEnds, report);
   if (static_cast<uint8_t>(state_.phase) != phase) {

@@ -30,6 +30,7 @@ class Runner {
     Limits limits;
     const Ports* ports = nullptr;
     host::SessionCore* standby = nullptr;
+    History standby_history;
     LeadChannel* lead = nullptr;
     InputRing* ring = nullptr;
     const Clock* clock = nullptr;
@@ -82,6 +83,8 @@ class Runner {
   void drain() noexcept;
   void await_lead() noexcept;
   void run_standby() noexcept;
+  bool standby_answers() noexcept;
+  void reset_standby() noexcept;
   void post(JobKind kind) noexcept;
   void finish(uint32_t ends, const Report* report) noexcept;
   void publish(const Answer& answer, int64_t tick, bool copy) noexcept;
@@ -90,10 +93,9 @@ class Runner {
   Parts parts_;
   State state_;
   Actions actions_;
-  const outrider_history_v1* standby_history_ = nullptr;
   std::vector<uint32_t> out_index_;
   Answer published_, standby_answer_;
-  bool ready_ = false, held_ = false, standby_sound_ = false;
+  bool ready_ = false, held_ = false, standby_dirty_ = false;
   int standby_code_ = 0;
   int64_t published_tick_ = 0, standby_tick_ = -1;
 

@@ -13,6 +13,15 @@ namespace {
 constexpr int64_t kIdleNs = 1000000000;  // nothing to do: look again after this
 constexpr auto kPause = std::chrono::milliseconds(1);
 
+// nullptr when the runtime offers none: a shadow answer has to show that it lives.
+const outrider_liveness_v1* liveness_of(const host::SessionCore& session) noexcept {
+  const auto* table =
+      static_cast<const outrider_liveness_v1*>(extension_of(session, OUTRIDER_EXT_LIVENESS, 1));
+  const bool usable = table != nullptr && table->struct_size >= sizeof(outrider_liveness_v1) &&
+                      table->alive != nullptr;
+  return usable ? table : nullptr;
+}
+
 }  // namespace
 
 Worker::Worker(Parts parts, Arena& arena) : parts_(std::move(parts)) {
@@ -78,6 +87,8 @@ void Worker::work(const Job& job) {
     case JobKind::kFollow:
     case JobKind::kShadow:
       return follow(job);
+    case JobKind::kPing:
+      return liveness_ != nullptr ? ping(job) : follow(job);
   }
 }
 
@@ -127,7 +138,8 @@ std::string Worker::lead_identity() const {
 
 void Worker::close_lead() {
   lead_.reset();
-  history_ = nullptr;
+  history_ = {};
+  liveness_ = nullptr;
   fed_tick_ = -1;
 }
 
@@ -153,7 +165,13 @@ void Worker::connect(const Job& job) {
   }
   in_ = lead_indices(parts_.ports->in, FRT_PORT_IN, lead_->runtime());
   out_ = lead_indices(parts_.ports->out, FRT_PORT_OUT, lead_->runtime());
-  history_ = history_of(*lead_);
+  auto history = History::of(*lead_);
+  if (!history) {
+    note_failure(make_error(history.error().code, "lead: %s", history.error().text));
+    return report(event_of(job, EventKind::kFailed), nullptr);
+  }
+  history_ = history.value();
+  liveness_ = liveness_of(*lead_);
   {
     const std::scoped_lock lock(words_mutex_);
     identity_ = lead_->runtime().exp->identity;
@@ -170,7 +188,7 @@ Worker::Ran Worker::feed(int64_t tick, Answer& out) {
     const InputRing::Payload& payload = slot->inputs[i];
     if (payload.version != 0) code = lead_->set_input(in_[i], payload.given(), payload.bytes);
   }
-  if (code == FRT_OK) code = lead_->tick();
+  if (code == FRT_OK) code = history_.tick(*lead_);
   if (code != FRT_OK) note_failure(make_error(static_cast<Code>(code), "lead: %s", lead_->error()));
   bool sound = false;
   agreement_ = Agreement::kNotCompared;
@@ -206,6 +224,15 @@ void Worker::ask(const Job& job) {
   report(event, answer);
 }
 
+// What the lead knows of its far end already; nothing is sent.
+void Worker::ping(const Job& job) {
+  Event event = event_of(job, EventKind::kPong);
+  event.sound =
+      host::call_foreign([&] { return liveness_->alive(liveness_->self) == 1 ? 0 : -1; }).ok();
+  if (!event.sound) note_failure(make_error(Code::kDevice, "lead: its far end is gone"));
+  report(event, nullptr);
+}
+
 // The published answer of that tick comes at the end of it; wait for it, not for ever.
 Agreement Worker::compare(InputRing::Slot& slot, const Answer& answer) {
   const int64_t tick = slot.tick.load(std::memory_order_relaxed);
@@ -228,7 +255,10 @@ void Worker::follow(const Job& job) {
     from = fed_tick_ + 1;
     const int64_t oldest = std::max<int64_t>(1, job.tick - parts_.ring->n_ticks() + 1);
     if (fed_tick_ < 0 || from < oldest) {  // a gap: from the start again, with all that is kept
-      if (history_ != nullptr) host::call_foreign([&] { return history_->reset(history_->self); });
+      if (history_.reset(*lead_) != FRT_OK) {
+        note_failure(make_error(Code::kFailed, "lead: its history cannot be reset"));
+        return report(event_of(job, EventKind::kFailed), nullptr);
+      }
       from = oldest;
     }
     if (from > job.tick) from = job.tick;
@@ -247,7 +277,7 @@ void Worker::follow(const Job& job) {
     if (agreement_ == Agreement::kBeyond || event.agreement == Agreement::kNotCompared)
       event.agreement = agreement_;
   }
-  if (job.kind == JobKind::kShadow || !whole) fed_tick_ = -1;  // there is a gap before it
+  if (job.kind != JobKind::kFollow || !whole) fed_tick_ = -1;  // there is a gap before it
   event.caught_up = whole;
   report(event, nullptr);
 }

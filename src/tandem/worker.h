@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "outrider/ext/liveness.h"
 #include "tandem/channel.h"
 #include "tandem/handover.h"
 #include "tandem/history.h"
@@ -54,6 +55,7 @@ class Worker final : public LeadChannel {
   void close_lead();
   void ask(const Job& job);
   void follow(const Job& job);
+  void ping(const Job& job);
   enum class Ran : uint8_t { kSound, kUnsound, kFailed, kGone };
   Ran feed(int64_t tick, Answer& out);  // one tick of the lead
   Agreement compare(InputRing::Slot& slot, const Answer& answer);
@@ -73,7 +75,8 @@ class Worker final : public LeadChannel {
   std::atomic<bool> stop_{false};
 
   std::unique_ptr<host::SessionCore> lead_;
-  const outrider_history_v1* history_ = nullptr;
+  History history_;
+  const outrider_liveness_v1* liveness_ = nullptr;
   std::vector<uint32_t> in_, out_;
   int64_t fed_tick_ = -1;  // the last one that the lead has seen with no gap before it
   int64_t fed_ns_ = 0;     // what that took, comparison aside

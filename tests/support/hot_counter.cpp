@@ -27,12 +27,16 @@ namespace outrider::test {
 namespace {
 
 constinit std::atomic<bool> g_armed{false};
+// The thread that is counted alone; 0: all of them.
+constinit std::atomic<pthread_t> g_only{0};
 constinit std::atomic<uint64_t> g_allocations{0}, g_frees{0}, g_locks{0}, g_writes{0};
 constinit std::atomic<const char*> g_first{nullptr};
 constinit std::atomic<const void*> g_first_caller{nullptr};
 
 [[maybe_unused]] void count(std::atomic<uint64_t>& counter, const char* name, const void* caller) {
   if (!g_armed.load(std::memory_order_relaxed)) return;
+  const pthread_t only = g_only.load(std::memory_order_relaxed);
+  if (only != 0 && only != pthread_self()) return;
   counter.fetch_add(1, std::memory_order_relaxed);
   const char* none = nullptr;
   if (g_first.compare_exchange_strong(none, name)) g_first_caller.store(caller);
@@ -46,7 +50,13 @@ bool available() {
   return OUTRIDER_HOT_COUNTER != 0;
 }
 
+void arm_thread() {
+  arm();
+  g_only.store(pthread_self());
+}
+
 void arm() {
+  g_only.store(0);
   for (auto* counter : {&g_allocations, &g_frees, &g_locks, &g_writes}) counter->store(0);
   g_first.store(nullptr);
   g_first_caller.store(nullptr);

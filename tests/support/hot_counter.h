@@ -27,7 +27,8 @@ struct HotCounts {
 
 namespace hot_counter {
 bool available();
-void arm();  // zero and start
+void arm();         // zero and start, in every thread
+void arm_thread();  // zero and start, in this thread only
 HotCounts disarm();
 // One line: the counts, and the first offender with its library and function.
 std::string describe(const HotCounts& counts);

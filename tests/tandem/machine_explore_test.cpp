@@ -129,6 +129,7 @@ std::vector<Event> events_of(const State& s) {
       add({.kind = EventKind::kTick, .tick = s.tick + 1, .engaged = engaged});
   }
   for (const bool sound : {true, false}) {
+    add({.kind = EventKind::kPong, .link = s.link, .sound = sound});
     for (const int64_t tick : {s.tick, s.tick - 1})
       add({.kind = EventKind::kAnswer, .tick = tick, .epoch = s.epoch, .sound = sound});
     add({.kind = EventKind::kStandby, .tick = s.tick, .sound = sound, .took_ns = 10 * kMs});

@@ -47,6 +47,10 @@ inline std::string broken_promise(const State& before, const Event& e, const Sta
   if (a.has(act::kPublishHeld) && !before.published) return "held what never was";
   if (a.has(act::kAskLead) && after.leader != Leader::kLead) return "asked a lead that leads not";
   if (a.has(act::kAskLead) && a.has(act::kRunStandby)) return "two runtimes for one tick";
+  const uint32_t guest = a.bits & (act::kFollowLead | act::kShadowLead | act::kPingLead);
+  if (std::popcount(guest) > 1) return "a guest was given two things to do";
+  if (guest != 0 && (after.phase != Phase::kReady || !after.lead_busy || before.lead_busy))
+    return "work for a guest that is none, or is busy";
   if (a.has(act::kWait) && after.turn != Turn::kAwaitLead) return "waits for nothing";
   if (after.joined && after.phase == Phase::kUnavailable) return "unavailable and joined";
   return {};
@@ -110,6 +114,9 @@ struct Rig {
                  .caught_up = caught_up,
                  .agreement = agreement,
                  .took_ns = static_cast<int64_t>(took_ms * kMs)});
+  }
+  Actions pong(bool there = true) {
+    return send({.kind = EventKind::kPong, .link = state.link, .sound = there});
   }
   Actions joined() { return send({.kind = EventKind::kJoined, .link = state.link}); }
   Actions failed() { return send({.kind = EventKind::kFailed, .link = state.link}); }

@@ -132,6 +132,55 @@ TEST(TandemRunner, R35_after_a_hand_back_the_standby_is_as_after_its_own_start) 
   EXPECT_EQ(sim.standby.n_resets, 1);
 }
 
+// A runtime whose history is a stage "reset" of its plan: a tick of a tandem runs the others.
+TEST(TandemRunner, R35_a_reset_stage_is_the_history_and_no_part_of_a_tick) {
+  Sim sim(1, preset_limits("driving20").value(), {.who = 1, .reset_stage = true});
+  for (int i = 1; i <= 5; ++i) {
+    const Sim::Seen seen = sim.tick(true);
+    ASSERT_EQ(seen.command[2], static_cast<float>(i)) << "goes on from the tick before";
+  }
+  EXPECT_EQ(sim.standby.n_resets, 0);
+  sim.settle();
+  sim.lead->cable.alive = false;
+  const Sim::Seen seen = sim.tick(true);
+  EXPECT_EQ(seen.leader(), 1);
+  EXPECT_EQ(seen.command[2], 1.0f) << "from its start";
+  EXPECT_EQ(sim.standby.n_resets, 1);
+}
+
+TEST(TandemRunner, a_standby_whose_history_cannot_be_reset_does_not_answer_until_it_can) {
+  Sim sim(1);
+  sim.settle();
+  sim.standby.now.reset_code = FRT_ERR_BACKEND;
+  sim.lead->cable.alive = false;
+  const float state[2] = {1, 1};
+  int codes[6];
+  for (int& code : codes) {
+    ASSERT_EQ(sim.runner->set_input(0, state, sizeof state), 0);
+    code = sim.runner->tick();
+    sim.clock.advance_ns(50 * kSimMs);
+  }
+  const int64_t held = preset_limits("driving20").value().stop_holds;
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(codes[i], i < held ? 0 : FRT_ERR_BACKEND) << i;
+  sim.standby.now.reset_code = 0;
+  const Sim::Seen seen = sim.tick(true);
+  EXPECT_EQ(seen.code, 0);
+  EXPECT_EQ(seen.command[2], 1.0f);
+}
+
+TEST(TandemRunner, a_history_that_cannot_be_reset_is_refused_before_the_first_tick) {
+  Scripted broken(nullptr, {.who = 1});
+  broken.now.reset_code = FRT_ERR_FAILED;
+  const auto history = History::of(broken.core());
+  ASSERT_FALSE(history);
+  EXPECT_EQ(history.error().code, Code::kFailed);
+  Scripted none(nullptr, {.who = 1, .history = false});
+  EXPECT_FALSE(History::of(none.core()).value().exists());
+  Scripted good(nullptr, {.who = 1});
+  EXPECT_TRUE(History::of(good.core()).value().exists());
+  EXPECT_EQ(good.n_resets, 3) << "exercised: nothing is done for the first time when it counts";
+}
+
 TEST(TandemRunner, a_standby_kept_warm_runs_beside_the_lead_and_is_not_reset) {
   Limits limits = preset_limits("driving20").value();
   limits.standby_every_ticks = 1;

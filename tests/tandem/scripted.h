@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "host/session_core.h"
 #include "outrider/ext/history.h"
+#include "outrider/ext/liveness.h"
 
 namespace outrider::tandem::test {
 
@@ -24,11 +25,15 @@ class Scripted {
     int input_code = 0;
     bool nan = false, short_output = false, not_ready = false;
     bool throws = false;
+    int reset_code = 0;
+    int alive = 1;
     int64_t sleep_us = 0;  // in real time
   };
   struct Options {
     float who = 1;
     bool history = true;
+    bool reset_stage = false;  // the history is a stage of the plan instead of an extension
+    bool liveness = false;
     int64_t command_values = 4;
     bool extra_port = false;
   };
@@ -48,7 +53,7 @@ class Scripted {
   }
 
   Behaviour now;
-  int64_t n_runs = 0, n_resets = 0, n_inputs = 0;
+  int64_t n_runs = 0, n_resets = 0, n_inputs = 0, n_pings = 0;
   std::vector<float> seen;  // state[0] of every run
 
  private:
@@ -91,7 +96,15 @@ class Scripted {
     return 0;
   }
   static const char* last_error(void*) { return "scripted"; }
+  static int alive(void* self) {
+    ++of(self).n_pings;
+    return of(self).now.alive;
+  }
+  static int run_opaque(void* self, uint32_t ref) {
+    return ref == kResetRef ? reset(self) : run(self);
+  }
   static int reset(void* self) {
+    if (of(self).now.reset_code != 0) return of(self).now.reset_code;
     of(self).sum_ = 0;
     of(self).n_runs = 0;
     ++of(self).n_resets;
@@ -114,11 +127,20 @@ class Scripted {
     add("note", FRT_MODALITY_TENSOR, FRT_DTYPE_U8, FRT_PORT_OUT, any);
     if (o_.extra_port) add("extra", FRT_MODALITY_TENSOR, FRT_DTYPE_U8, FRT_PORT_OUT, two);
     history_ = {1, sizeof history_, this, &reset};
+    if (o_.reset_stage) {
+      for (const auto& [name, ref] : {std::pair{"reset", kResetRef}, std::pair{"infer", 7u}})
+        ASSERT_EQ(
+            frt_runtime_builder_add_generic_stage(b, name, FRT_EXECUTOR_OPAQUE, ref, nullptr, 0),
+            0);
+      ASSERT_EQ(frt_runtime_builder_set_generic_stage_runner(b, this, &run_opaque), 0);
+    }
+    liveness_ = {1, sizeof liveness_, this, &alive};
     const frt_model_runtime_verbs verbs = {sizeof verbs, 0,    &set_input, &get_output,
                                            nullptr,      &run, &last_error};
-    const abi::ExtensionTable tables[] = {{OUTRIDER_EXT_HISTORY, 1, &history_}};
-    auto model = abi::finish_model(b, &verbs, this, nullptr, nullptr, nullptr,
-                                   std::span(tables).first(o_.history ? 1 : 0));
+    std::vector<abi::ExtensionTable> tables;
+    if (o_.history && !o_.reset_stage) tables.push_back({OUTRIDER_EXT_HISTORY, 1, &history_});
+    if (o_.liveness) tables.push_back({OUTRIDER_EXT_LIVENESS, 1, &liveness_});
+    auto model = abi::finish_model(b, &verbs, this, nullptr, nullptr, nullptr, tables);
     ASSERT_TRUE(model) << model.error().text;
     runtime_ = model.value();
   }
@@ -127,7 +149,9 @@ class Scripted {
   Options o_;
   frt_model_runtime_v1* runtime_ = nullptr;
   std::unique_ptr<host::SessionCore> core_;
+  static constexpr uint32_t kResetRef = 40;
   outrider_history_v1 history_{};
+  outrider_liveness_v1 liveness_{};
   float state_[2] = {}, command_[8] = {}, sum_ = 0;
 };
 

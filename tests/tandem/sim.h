@@ -112,6 +112,11 @@ class SimLead final : public LeadChannel {
     busy_until_ns_ = now_ns + delay_ns;
     if (!cable.alive) return deliver(now_ns, failed(job.link));
     if (cable.silent || dice() < cable.loss) return;  // the cable swallowed it
+    if (job.kind == JobKind::kPing) {
+      e.kind = EventKind::kPong;
+      busy_until_ns_ = now_ns + kSimMs;
+      return deliver(busy_until_ns_, e);
+    }
     e.took_ns = delay_ns;
     e.sound = !cable.unsound;
     if (job.kind != JobKind::kAsk) {
@@ -155,16 +160,18 @@ class SimLead final : public LeadChannel {
 class Sim {
  public:
   explicit Sim(uint64_t seed, const Limits& limits = preset_limits("driving20").value(),
-               bool standby_history = true)
-      : limits_(limits), standby(&clock, {.who = 1, .history = standby_history}) {
+               const Scripted::Options& standby_options = {.who = 1})
+      : limits_(limits), standby(&clock, standby_options) {
     clock.advance_ns(1000 * kSimMs);
     ports_ = plan_ports(standby.runtime(), {.max_output_bytes = 64}).value();
     EXPECT_TRUE(arena_.reserve(uint64_t{4} << 20));
     ring_ = std::make_unique<InputRing>(ports_, limits.history_ticks, true, arena_);
     lead = std::make_unique<SimLead>(&clock, ports_, seed, arena_);
     runner = std::make_unique<Runner>(
-        Runner::Parts{limits, &ports_, &standby.core(), lead.get(), ring_.get(), &clock, nullptr},
+        Runner::Parts{limits, &ports_, &standby.core(), History::of(standby.core()).value(),
+                      lead.get(), ring_.get(), &clock, nullptr},
         arena_);
+    standby.n_resets = 0;  // those of the set-up
   }
 
   struct Seen {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "hot_counter.h"
 #include "tandem/runner.h"
 #include "tandem/scripted.h"
 
@@ -24,14 +25,16 @@ Limits quick() {
 }
 
 struct Pair {
-  explicit Pair(const Limits& limits, double agree_distance = 0, int64_t lead_values = 4)
-      : standby(nullptr, {.who = 1}), lead(nullptr, {.who = 2, .command_values = lead_values}) {
+  explicit Pair(const Limits& limits, double agree_distance = 0,
+                const Scripted::Options& lead_options = {.who = 2})
+      : standby(nullptr, {.who = 1}), lead(nullptr, lead_options) {
     ports = plan_ports(standby.runtime(), {.max_output_bytes = 64}).value();
     const bool compares = limits.agree_ticks > 0;
     EXPECT_TRUE(arena.reserve(1 << 20));
     ring = std::make_unique<InputRing>(ports, limits.history_ticks, compares, arena);
     worker = std::make_unique<Worker>(
         Worker::Parts{[this]() -> Result<std::unique_ptr<host::SessionCore>> {
+                        while (hold_open) usleep(1000);
                         if (refuse_open) return make_error(Code::kDevice, "refused");
                         return lead.second_core();
                       },
@@ -39,7 +42,8 @@ struct Pair {
                       compares ? limits.period_ns : 0},
         arena);
     runner = std::make_unique<Runner>(
-        Runner::Parts{limits, &ports, &standby.core(), worker.get(), ring.get(), &clock, nullptr},
+        Runner::Parts{limits, &ports, &standby.core(), History::of(standby.core()).value(),
+                      worker.get(), ring.get(), &clock, nullptr},
         arena);
   }
   int tick(bool engaged, int64_t period_ms = 20) {
@@ -61,12 +65,31 @@ struct Pair {
 
   MonotonicClock clock;
   Scripted standby, lead;
-  std::atomic<bool> refuse_open{false};
+  std::atomic<bool> refuse_open{false}, hold_open{false};
   Ports ports;
   Arena arena;
   std::unique_ptr<InputRing> ring;
   std::unique_ptr<Worker> worker;
   std::unique_ptr<Runner> runner;
+  // A tick with everything that a loop calls around it. What it did that a tick must not do.
+  outrider::test::HotCounts counted_tick(bool engaged) {
+    const auto due = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+    const float state[2] = {static_cast<float>(++n), 1};
+    float command[4];
+    uint64_t written = 0;
+    int64_t origin[OUTRIDER_ORIGIN_COUNT], counters[OUTRIDER_TANDEM_COUNT];
+    outrider::test::hot_counter::arm_thread();
+    bool good = runner->set_input(0, state, sizeof state) == 0;
+    runner->set_engaged(engaged);
+    good = good && runner->tick() == 0;
+    good = good && runner->get_output(0, command, sizeof command, &written) == 0;
+    runner->read_origin(origin);
+    runner->read_counters(counters);
+    const auto counts = outrider::test::hot_counter::disarm();
+    EXPECT_TRUE(good);
+    std::this_thread::sleep_until(due);
+    return counts;
+  }
   int n = 0;
 };
 
@@ -111,8 +134,43 @@ TEST(TandemWorker, a_lead_that_hangs_keeps_its_own_thread_and_nothing_else) {
   EXPECT_EQ(pair.runner->state().leader, Leader::kStandby);
 }
 
+// Keep-alive: a lead that knows whether its far end is there is asked that, and runs nothing.
+TEST(TandemWorker, a_waiting_lead_is_asked_whether_it_is_there_without_running_it) {
+  Limits limits = quick();
+  limits.keepalive_ns = 40 * kMs;
+  for (const bool liveness : {true, false}) {
+    Pair pair(limits, 0, {.who = 2, .liveness = liveness});
+    for (int i = 0; i < 30; ++i) ASSERT_EQ(pair.tick(true), 0);
+    EXPECT_EQ(pair.runner->state().phase, Phase::kReady);
+    const int64_t shadows = pair.runner->state().counts.shadows;
+    EXPECT_EQ(shadows == 0, liveness) << "without the extension a shadow answer must show it";
+    if (liveness) {
+      pair.lead.now.alive = 0;
+      for (int i = 0; i < 8; ++i) ASSERT_EQ(pair.tick(true), 0);
+      EXPECT_GE(pair.runner->state().counts.losses, 1);
+      EXPECT_STREQ(pair.worker->last_failure().text, "lead: its far end is gone");
+    }
+    pair.worker.reset();
+    EXPECT_EQ(pair.lead.n_pings > 0, liveness);
+    EXPECT_EQ(pair.lead.n_runs > 0, !liveness);
+  }
+}
+
+TEST(TandemWorker, a_lead_with_a_reset_stage_follows_without_being_reset_in_between) {
+  Pair pair(quick(), 0, {.who = 2, .reset_stage = true});
+  ASSERT_TRUE(pair.until(Leader::kLead));
+  const int64_t epoch = pair.runner->state().epoch;
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(pair.tick(true), 0);
+  float command[4] = {};
+  uint64_t written = 0;
+  ASSERT_EQ(pair.runner->get_output(0, command, sizeof command, &written), 0);
+  EXPECT_EQ(pair.runner->state().epoch, epoch);
+  EXPECT_GE(command[2], 11.0f) << "the sum over all ticks since it began to follow";
+  pair.worker.reset();
+}
+
 TEST(TandemWorker, other_ports_and_a_refused_open_are_told_in_words) {
-  Pair other(quick(), 0, 6);
+  Pair other(quick(), 0, {.who = 2, .command_values = 6});
   for (int i = 0; i < 10; ++i) ASSERT_EQ(other.tick(false), 0);
   EXPECT_EQ(other.runner->state().phase, Phase::kUnavailable);
   EXPECT_NE(std::string(other.worker->last_failure().text).find("port command"), std::string::npos);
@@ -129,6 +187,51 @@ TEST(TandemWorker, other_ports_and_a_refused_open_are_told_in_words) {
   shut.refuse_open = false;
   shut.lead.now.code = 0;
   EXPECT_TRUE(shut.until(Leader::kLead)) << "back by the normal rules";
+}
+
+// Every phase, and every change from one to the next, on the thread of the tick. (Opening and
+// closing the lead allocates: that is the control thread's.)
+TEST(TandemHot, every_phase_and_every_change_of_phase_takes_nothing) {
+  namespace hot = outrider::test::hot_counter;
+  if (!hot::available()) GTEST_SKIP() << "a sanitizer stands where the counter would";
+  bool met[6] = {};
+  const auto ticks = [&](Pair& pair, Phase until, bool engaged, const char* what) {
+    for (int i = 0; i < 100; ++i) {
+      const auto counts = pair.counted_tick(engaged);
+      ASSERT_EQ(counts.total(), 0u) << what << ": " << hot::describe(counts);
+      const Phase phase = pair.runner->state().phase;
+      met[static_cast<int>(phase)] = true;
+      if (phase == until && i > 3) return;
+    }
+    ADD_FAILURE() << what << ": never got there";
+  };
+  Limits limits = quick();
+  limits.shadow_every_ticks = 2;
+  limits.settling_ticks = limits.proving_ticks = 0;
+  limits.silent_holds = 0;
+  limits.keepalive_ns = 50 * kMs;
+  for (const int64_t standby_every : {0, 1}) {
+    limits.standby_every_ticks = standby_every;
+    Pair pair(limits, 0, {.who = 2, .liveness = true});
+    pair.hold_open = true;
+    ticks(pair, Phase::kJoining, false, "joining");
+    pair.hold_open = false;
+    ticks(pair, Phase::kReady, true, "ready, with shadows and pings");
+    ticks(pair, Phase::kLeading, false, "taking over, leading");
+    pair.lead.now.sleep_us = 17500;
+    ticks(pair, Phase::kHolding, true, "holding");
+    pair.lead.now.sleep_us = 0;
+    pair.lead.now.code = FRT_ERR_BACKEND;
+    ticks(pair, Phase::kRetrying, true, "losing, retrying");
+  }
+  limits.agree_ticks = 2;
+  Pair compared(limits, 1e6);
+  ticks(compared, Phase::kLeading, true, "proving, taking over while engaged");
+  compared.lead.now.nan = true;
+  ticks(compared, Phase::kRetrying, true, "an unsound answer");
+  Pair other(limits, 0, {.who = 2, .command_values = 6});
+  ticks(other, Phase::kUnavailable, true, "unavailable");
+  for (int phase = 0; phase < 6; ++phase) EXPECT_TRUE(met[phase]) << "phase " << phase;
 }
 
 }  // namespace

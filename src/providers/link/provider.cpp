@@ -10,6 +10,7 @@
 
 #include "abi/builder.h"
 #include "base/printable.h"
+#include "outrider/ext/liveness.h"
 #include "outrider/ext/status.h"
 
 namespace outrider {
@@ -25,6 +26,7 @@ struct Published {
   std::unique_ptr<Device> device;
   std::string description;
   outrider_status_v1 status{};
+  outrider_liveness_v1 liveness{};
   bool send_receive = false;
 
   std::mutex lock;  // of the thread below; no verb takes it
@@ -84,6 +86,12 @@ int run_opaque(void* self, uint32_t executor_ref) {
 }
 void release_owner(void* owner) {
   delete static_cast<Published*>(owner);
+}
+
+// ---- liveness extension -------------------------------------------------------------------------
+
+int alive(void* self) {
+  return device_of(self).connected() ? 1 : 0;
 }
 
 // ---- status extension ---------------------------------------------------------------------------
@@ -253,6 +261,7 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
   published->send_receive = config.send_receive;
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
+  published->liveness = {1, sizeof(outrider_liveness_v1), published.get(), alive};
   const link::wire::OpenReply& from = published->device->runtime();
   published->description = "{\"family\":\"remote\",\"endpoint\":" + json_text(config.endpoint) +
                            ",\"model\":" + json_text(config.model) +
@@ -270,7 +279,8 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
   const frt_model_runtime_verbs verbs = {
       sizeof(frt_model_runtime_verbs),     0,         set_input, get_output, prepare,
       from.has_step != 0 ? step : nullptr, last_error};
-  const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status}};
+  const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status},
+                                            {OUTRIDER_EXT_LIVENESS, 1, &published->liveness}};
   auto made = abi::finish_model(builder.get(), &verbs, published.get(), published.get(), nullptr,
                                 release_owner, extensions);
   if (!made) return made.error();

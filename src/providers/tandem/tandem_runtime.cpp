@@ -44,6 +44,8 @@ Result<void> TandemRuntime::prepare() {
   auto core = open_side(standby_side_, clock_);
   if (!core) return core.error();
   standby_ = std::move(core.value());
+  auto history = History::of(*standby_);
+  if (!history) return with_role("standby", history.error());
   const frt_model_runtime_v1& rt = standby_->runtime();
   for (const char* own : {"engaged", "origin", "counters"})
     if (standby_->find_port(own) >= 0)
@@ -70,9 +72,10 @@ Result<void> TandemRuntime::prepare() {
       Worker::Parts{[this] { return open_side(lead_side_, clock_); }, &rt, &ports_, ring_.get(),
                     &clock_, config_.agree_distance, compares ? config_.limits.period_ns : 0},
       arena_);
-  runner_ = std::make_unique<Runner>(Runner::Parts{config_.limits, &ports_, standby_.get(),
-                                                   worker_.get(), ring_.get(), &clock_, &changed_},
-                                     arena_);
+  runner_ = std::make_unique<Runner>(
+      Runner::Parts{config_.limits, &ports_, standby_.get(), history.value(), worker_.get(),
+                    ring_.get(), &clock_, &changed_},
+      arena_);
   arena_.seal();
   if (!config_.record_path.empty()) {
     auto record = Record::start({config_.record_path, &runner_->glance(), &changed_, &clock_,
