@@ -22,9 +22,10 @@ struct FakeConfig {
   int64_t fail_code = -8, fail_stage = 0;
   int64_t nan_at = 0;  // tick whose actions hold a NaN at nan_index
   int64_t nan_index = 1;
-  int64_t throw_at = 0;      // tick that throws; the fake's own guard turns it into -8
-  int64_t raw_throw_at = 0;  // tick that throws through the C border
-  int64_t sleep_ms = 0;      // every stage takes at least this long
+  int64_t throw_at = 0;                // tick that throws; the fake's own guard turns it into -8
+  int64_t raw_throw_at = 0;            // tick that throws through the C border
+  int64_t sleep_ms = 0;                // every stage takes at least this long
+  int64_t stall_at = 0, stall_ms = 0;  // this one tick takes so much longer
   int64_t open_sleep_ms = 0, input_sleep_ms = 0;  // so do open and set_input
   int64_t crash_at = 0;                           // tick that ends the process with SIGABRT
   int64_t exit_at = 0;                            // tick that ends it with status 0

@@ -198,6 +198,8 @@ int FakePolicy::run_stage(uint32_t executor_ref, int stage_index) {
   }
   if (config_.sleep_ms > 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(config_.sleep_ms));
+  if (tick_ == config_.stall_at)
+    std::this_thread::sleep_for(std::chrono::milliseconds(config_.stall_ms));
   misbehave();
   if (tick_ == config_.fail_at && stage_index == config_.fail_stage)
     return fail(static_cast<int>(config_.fail_code), "scripted failure in tick %lld",
