@@ -255,6 +255,26 @@ Result<Value> parse_duration(std::string_view text) {
 Result<Value> parse_rate(std::string_view text) {
   return real_between(text, 1e-3, 1000, "ticks a second from 0.001 to 1000");
 }
+Result<Value> parse_ms(std::string_view text) {
+  return real_between(text, 1e-3, 3.6e6, "milliseconds from 0.001 to 3600000");
+}
+Result<Value> parse_ticks(std::string_view text) {
+  return integer_between(text, 0, 1000000);
+}
+Result<Value> parse_priority(std::string_view text) {
+  return integer_between(text, 0, 99);
+}
+Result<Value> parse_cpu(std::string_view text) {
+  return integer_between(text, 0, 1023);
+}
+Result<Value> parse_size(std::string_view text) {
+  const size_t at = text.find('=');
+  int64_t n = 0;
+  if (at == std::string_view::npos || at == 0 || !read_integer(text.substr(at + 1), n) || n < 1 ||
+      n > (1 << 26))
+    return make_error(Code::kInvalid, "NAME=N with N from 1 to 67108864");
+  return Value{std::string(text), n, 0};
+}
 Result<Value> parse_tolerance(std::string_view text) {
   return real_between(text, 0, 1e30, "a finite number, 0 or more");
 }

@@ -5,8 +5,8 @@ namespace {
 
 constexpr const Command* kCommands[] = {&kDemo,    &kInspect,   &kRun,     &kBench,  &kParity,
                                         &kConform, &kMakeModel, &kConvert, &kDoctor, &kServe,
-                                        &kJoin,    &kLink,      &kTop,     &kHelp};
-constexpr const char* kLater[] = {"chat", "loop"};
+                                        &kJoin,    &kLoop,      &kLink,    &kTop,    &kHelp};
+constexpr const char* kLater[] = {"chat"};
 
 }  // namespace
 

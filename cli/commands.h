@@ -8,7 +8,7 @@ namespace outrider::cli {
 
 extern const Command kDemo, kInspect, kRun, kBench, kParity, kConform, kMakeModel, kDoctor, kServe,
     kLink, kTop, kHelp;
-extern const Command kJoin, kConvert;
+extern const Command kJoin, kConvert, kLoop;
 
 std::span<const Command* const> commands();
 const Command* find_command(std::string_view name);

@@ -29,6 +29,7 @@ std::string program() {
   ::dup2(err, 2);
   if (options.close_stdout) ::close(1);
   if (options.stdout_path != nullptr) ::dup2(::open(options.stdout_path, O_WRONLY), 1);
+  if (!options.stdin_path.empty()) ::dup2(::open(options.stdin_path.c_str(), O_RDONLY), 0);
   if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) ::_exit(126);
   for (const std::string& entry : options.environment)
     ::setenv(entry.substr(0, entry.find('=')).c_str(), entry.substr(entry.find('=') + 1).c_str(),

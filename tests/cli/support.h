@@ -15,6 +15,7 @@ struct Outcome {
 
 struct RunOptions {
   const char* stdout_path = nullptr;          // instead of a pipe: "/dev/full"
+  std::string stdin_path = {};                // instead of the test's own
   bool close_stdout = false;                  // started without descriptor 1
   bool break_pipe = false;                    // the reader is gone before the first byte
   std::vector<std::string> environment = {};  // "NAME=VALUE" put over the test's own
