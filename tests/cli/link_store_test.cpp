@@ -366,14 +366,16 @@ TEST_F(LinkStore, a_device_that_waits_for_a_long_verification_is_not_taken_for_d
   link::wire::StorePush push;
   push.sha256.assign(model.info.sha256);
   push.n_bytes = model.info.n_bytes;
+  push.name.assign(model.info.name);
   say(push, 2);
   say(link::wire::StoreChunk{0}, 0, store::bytes_of(model.bytes));
   clock.step_ns = 20'000'000'000;
   say(link::wire::StoreEnd{300'000}, 3);
   clock.step_ns = 0;
   EXPECT_TRUE(peer.pump(0));  // it said nothing for so long, and had no reason to
-  EXPECT_TRUE(opened.value().find(model.info.sha256).value().state ==
-              store::EntryState::kPublished);
+  const auto found = opened.value().find(model.info.sha256);
+  ASSERT_GOOD(found);
+  EXPECT_TRUE(found.value().state == store::EntryState::kPublished);
   clock.now += link::kPeerSilenceNs + 1;
   EXPECT_FALSE(peer.pump(0));  // now it had
 }
