@@ -244,7 +244,8 @@ class DisorderedPort final : public HostPort {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::lock_guard lock(mutex_);
     if (cancelled_) return pending_ = 0, 0;
-    if (posted_.size() < kHostReadSlots / 2) return 0;
+    const bool more_to_come = n_posted_ < 2 * kHostReadSlots;
+    if (more_to_come && posted_.size() < kHostReadSlots / 2) return 0;
     size_t n = 0;
     while (!posted_.empty() && n < done.size()) {  // the newest first
       done[n++] = {.slot = posted_.back(), .bytes = kGridBytes};
