@@ -185,7 +185,7 @@ Result<std::unique_ptr<Transport>> connect_tcp(const Endpoint& endpoint, int64_t
   return connect_error(endpoint, error);
 }
 
-Result<std::unique_ptr<Listener>> listen_tcp(const Endpoint& endpoint) {
+Result<TcpSocket> bind_tcp(const Endpoint& endpoint) {
   constexpr int64_t kLookupNs = 5'000'000'000;
   auto addresses = resolve(endpoint, AI_PASSIVE, steady_now_ns() + kLookupNs);
   if (!addresses) return addresses.error();
@@ -203,7 +203,18 @@ Result<std::unique_ptr<Listener>> listen_tcp(const Endpoint& endpoint) {
   socklen_t n = sizeof here;
   ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&here), &n);
   const std::string text = "tcp://" + host_text(here) + ":" + std::to_string(port_of(here));
-  return SocketListener::make(std::move(fd), text, is_loopback(here), dress);
+  return TcpSocket{std::move(fd), text, is_loopback(here)};
+}
+
+Result<std::unique_ptr<Listener>> adopt_tcp(TcpSocket socket) {
+  return SocketListener::make(std::move(socket.fd), std::move(socket.endpoint), socket.local_only,
+                              dress);
+}
+
+Result<std::unique_ptr<Listener>> listen_tcp(const Endpoint& endpoint) {
+  auto socket = bind_tcp(endpoint);
+  if (!socket) return socket.error();
+  return adopt_tcp(std::move(socket.value()));
 }
 
 }  // namespace outrider::link

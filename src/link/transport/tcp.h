@@ -1,6 +1,7 @@
 // TCP: no delay, keep-alive 5 s + 3 x 2 s, vectored writes. Bytes that were written and are not
 // acknowledged within kUserTimeoutMs end the stream as gone.
 #pragma once
+#include "link/transport/socket_stream.h"
 #include "link/transport/transport.h"
 
 namespace outrider::link {
@@ -11,7 +12,16 @@ inline constexpr int kTcpUserTimeoutMs = 10'000;
 inline constexpr int kTcpSendBufferBytes = 1 << 20;
 
 Result<std::unique_ptr<Transport>> connect_tcp(const Endpoint& endpoint, int64_t deadline_ns);
-// Backlog 16, SO_REUSEADDR.
+// A listening socket of one process that another one accepts from.
+struct TcpSocket {
+  Fd fd;
+  std::string endpoint;  // with the port that the system chose
+  bool local_only = false;
+};
+// Backlog 16, SO_REUSEADDR. Errors: as listen_transport.
+Result<TcpSocket> bind_tcp(const Endpoint& endpoint);
+// `fd` listens already.
+Result<std::unique_ptr<Listener>> adopt_tcp(TcpSocket socket);
 Result<std::unique_ptr<Listener>> listen_tcp(const Endpoint& endpoint);
 
 }  // namespace outrider::link

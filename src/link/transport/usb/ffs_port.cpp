@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "base/log.h"
 #include "link/transport/usb/descriptors.h"
@@ -24,12 +25,16 @@ void stall(int ep0, const usb_ctrlrequest& request) {
   [[maybe_unused]] const ssize_t unused = in ? ::read(ep0, nullptr, 0) : ::write(ep0, nullptr, 0);
 }
 
-class FfsPort final : public GadgetPort {
+class FfsPort final : public LendablePort {
  public:
   explicit FfsPort(const GadgetPlace& place)
       : place_(place), state_path_(place.controllers + "/" + place.controller + "/state") {}
   ~FfsPort() override;
   Result<void> open();
+  Result<void> adopt(const LentGadget& lent);
+  LentGadget lend() const noexcept override {
+    return {place_, ep0_, udc_, enabled_, opened_, n_sessions_};
+  }
 
   bool configured() noexcept override;
   HostEvent next_event(int64_t until_ns) noexcept override;
@@ -51,28 +56,51 @@ class FfsPort final : public GadgetPort {
   void wake_writes() noexcept override { aio_.wake(); }
   void calm_writes() noexcept override { aio_.calm(); }
   int unbind() noexcept override;
-  int bind() noexcept override {
-    return linux_setup().write(place_.gadget + "/UDC", place_.controller);
-  }
+  int bind() noexcept override;
 
  private:
+  Result<void> open_basics();
+  int write_udc(std::string_view text) noexcept;
   HostEvent event_of(const usb_functionfs_event& event) noexcept;
   HostEvent answer(const usb_ctrlrequest& request) noexcept;
 
   const GadgetPlace place_;
   const std::string state_path_;
-  int ep0_ = -1, out_ = -1, in_ = -1, wake_ = -1;
+  int ep0_ = -1, udc_ = -1, out_ = -1, in_ = -1, wake_ = -1;
   KernelAio aio_;
   std::atomic<bool> enabled_{false};
+  bool opened_ = false, bound_ = false;
   uint32_t n_sessions_ = 0;
+  HostEvent early_[2] = {HostEvent::kNone, HostEvent::kNone};  // happened before the loan
   static constexpr size_t kEvents = 8;
   usb_functionfs_event events_[kEvents] = {};
   size_t n_events_ = 0, next_event_ = 0;
 };
 
-Result<void> FfsPort::open() {
+Result<void> FfsPort::open_basics() {
   OUTRIDER_TRY(aio_.open());
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  return {};
+}
+
+Result<void> FfsPort::adopt(const LentGadget& lent) {
+  ep0_ = lent.ep0;
+  udc_ = lent.udc;
+  bound_ = true;
+  n_sessions_ = lent.n_sessions;
+  if (lent.enabled) early_[0] = HostEvent::kEnabled;
+  if (lent.enabled && lent.opened) early_[1] = HostEvent::kOpened;
+  enabled_ = lent.enabled;
+  return open_basics();
+}
+
+Result<void> FfsPort::open() {
+  OUTRIDER_TRY(open_basics());
+  // Kept open, so that a borrower without the right to open it can leave the bus.
+  udc_ = ::open((place_.gadget + "/UDC").c_str(), O_WRONLY | O_CLOEXEC);
+  if (udc_ < 0)
+    return make_error(Code::kDevice, "usb gadget: cannot open %s/UDC: %s", place_.gadget.c_str(),
+                      std::strerror(errno));
   const std::string path = place_.mount + "/ep0";
   ep0_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (ep0_ < 0)
@@ -96,8 +124,8 @@ Result<void> FfsPort::open() {
 
 FfsPort::~FfsPort() {
   close_endpoints();
-  if (ep0_ >= 0) ::close(ep0_);
-  if (wake_ >= 0) ::close(wake_);
+  for (const int fd : {ep0_, udc_, wake_})
+    if (fd >= 0) ::close(fd);
 }
 
 bool FfsPort::configured() noexcept {
@@ -130,9 +158,26 @@ void FfsPort::close_endpoints() noexcept {
   }
 }
 
+int FfsPort::write_udc(std::string_view text) noexcept {
+  ssize_t put = 0;
+  do put = ::pwrite(udc_, text.data(), text.size(), 0);
+  while (put < 0 && errno == EINTR);
+  return put == static_cast<ssize_t>(text.size()) ? 0 : put < 0 ? -errno : -EIO;
+}
+
+int FfsPort::bind() noexcept {
+  if (bound_) return 0;  // lent while it was on the bus
+  const int error = write_udc(place_.controller);
+  bound_ = error == 0;
+  return error;
+}
+
 int FfsPort::unbind() noexcept {
   enabled_ = false;
-  return linux_setup().write(place_.gadget + "/UDC", "\n");
+  opened_ = bound_ = false;
+  for (HostEvent& event : early_) event = HostEvent::kNone;
+  const int error = write_udc("\n");
+  return error == -ENODEV ? 0 : error;  // was not on the bus
 }
 
 HostEvent FfsPort::answer(const usb_ctrlrequest& request) noexcept {
@@ -144,6 +189,7 @@ HostEvent FfsPort::answer(const usb_ctrlrequest& request) noexcept {
   }
   const bool opens = request.bRequest == kSessionOpen;
   if (opens) ++n_sessions_;
+  opened_ = opens;
   const auto reply = encode(SessionReply{.session = std::max(n_sessions_, 1u)});
   const size_t bytes = std::min<size_t>(reply.size(), request.wLength);
   const ssize_t put = ::write(ep0_, reply.data(), bytes);
@@ -155,10 +201,11 @@ HostEvent FfsPort::event_of(const usb_functionfs_event& event) noexcept {
   switch (event.type) {
     case FUNCTIONFS_ENABLE:
       enabled_ = true;
+      opened_ = false;
       return HostEvent::kEnabled;
     case FUNCTIONFS_UNBIND:
     case FUNCTIONFS_DISABLE:
-      enabled_ = false;
+      enabled_ = opened_ = false;
       return HostEvent::kDisabled;
     case FUNCTIONFS_SUSPEND:
       return HostEvent::kSuspended;
@@ -172,6 +219,8 @@ HostEvent FfsPort::event_of(const usb_functionfs_event& event) noexcept {
 }
 
 HostEvent FfsPort::next_event(int64_t until_ns) noexcept {
+  for (HostEvent& event : early_)
+    if (event != HostEvent::kNone) return std::exchange(event, HostEvent::kNone);
   for (;;) {
     if (next_event_ < n_events_) return event_of(events_[next_event_++]);
     const int64_t left_ns = std::max<int64_t>(0, until_ns - now_ns());
@@ -198,9 +247,15 @@ HostEvent FfsPort::next_event(int64_t until_ns) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<GadgetPort>> open_ffs_port(const GadgetPlace& place) {
+Result<std::unique_ptr<LendablePort>> open_ffs_port(const GadgetPlace& place) {
   auto port = std::make_unique<FfsPort>(place);
   OUTRIDER_TRY(port->open());
+  return std::unique_ptr<LendablePort>(std::move(port));
+}
+
+Result<std::unique_ptr<GadgetPort>> adopt_ffs_port(const LentGadget& lent) {
+  auto port = std::make_unique<FfsPort>(lent.place);
+  OUTRIDER_TRY(port->adopt(lent));
   return std::unique_ptr<GadgetPort>(std::move(port));
 }
 
