@@ -28,6 +28,12 @@ std::string in_quotes(std::string_view word) {
   return out + (word.size() > 120 ? "...\"" : "\"");
 }
 
+// How it is called: a command of outrider, or a program of its own.
+std::string invocation(const Command& command) {
+  const std::string name = command.name;
+  return name.starts_with("outrider") ? name : "outrider " + name;
+}
+
 const Flag* find_flag(const Command& command, std::string_view name) {
   for (const Flag& flag : command.flags)
     if (name == flag.name) return &flag;
@@ -43,7 +49,7 @@ Error unknown_flag(const Command& command, std::string_view name) {
   std::string text = std::string(command.name) + ": unknown flag " + in_quotes(name);
   if (const char* near = nearest_name(name, known))
     text += "; did you mean " + std::string(near) + "?";
-  return usage(text + " (outrider " + command.name + " --help lists the flags)");
+  return usage(text + " (" + invocation(command) + " --help lists the flags)");
 }
 
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -155,11 +161,11 @@ Result<Args> Args::parse(const Command& command, std::span<const char* const> wo
   if (args.positionals_.size() < n_wanted &&
       command.positionals[args.positionals_.size()].name[0] != '[')
     return usage(std::string(command.name) + ": " +
-                 command.positionals[args.positionals_.size()].name + " is missing (outrider " +
-                 command.name + " --help)");
+                 command.positionals[args.positionals_.size()].name + " is missing (" +
+                 invocation(command) + " --help)");
   if (args.positionals_.size() > n_wanted)
     return usage(std::string(command.name) + ": " + in_quotes(args.positionals_[n_wanted]) +
-                 " is one argument too many (outrider " + command.name + " --help)");
+                 " is one argument too many (" + invocation(command) + " --help)");
   auto apply_default = [&](const Flag& flag) {
     if (flag.parse == nullptr || flag.by_default == nullptr || args.written_.contains(flag.name))
       return;

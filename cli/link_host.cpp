@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "link/secure/secure.h"
-#include "link/transport/usb/usb_gadget.h"
+#include "owner/borrow/lease.h"
 
 namespace outrider::cli {
 namespace {
@@ -32,7 +32,7 @@ class EndpointDialer final : public link::Dialer {
 Result<std::unique_ptr<link::Dialer>> make_dialer(std::string_view endpoint,
                                                   const std::string& key_file) {
   static std::once_flag usb_known;
-  std::call_once(usb_known, link::usb::register_usb_gadget);
+  std::call_once(usb_known, [] { owner::register_owned_usb(); });
   auto parsed = link::parse_endpoint(endpoint);
   if (!parsed) return parsed.error();
   std::optional<link::SharedKey> key;

@@ -11,7 +11,7 @@
 #include "base/env.h"
 #include "base/json.h"
 #include "link/secure/secure.h"
-#include "link/transport/usb/usb_gadget.h"
+#include "owner/borrow/lease.h"
 #include "providers/link/provider.h"
 
 namespace outrider {
@@ -72,7 +72,7 @@ Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
   auto config = read_remote_config(json.value());
   if (!config) return config.error();
   static std::once_flag usb_known;
-  std::call_once(usb_known, link::usb::register_usb_gadget);
+  std::call_once(usb_known, [] { owner::register_owned_usb(); });
   auto endpoint = link::parse_endpoint(config.value().endpoint);
   if (!endpoint) return endpoint.error();
   link::DeviceConfig device_config;
