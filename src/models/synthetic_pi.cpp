@@ -10,89 +10,13 @@
 
 #include "gguf/writer.h"
 #include "models/pi_gguf_keys.h"
+#include "models/synthetic_file.h"
 #include "models/synthetic_vocab.h"
 
 namespace outrider {
 namespace {
 
-// Rows drawn for one matrix: about this many values, an odd count so that repeats do not fall on
-// the borders of heads or layers.
-constexpr int64_t kTileValues = int64_t{1} << 20;
-
-uint64_t mix(uint64_t z) {  // finaliser of SplitMix64
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
-
-uint64_t stream_of(std::string_view name, uint64_t seed) {
-  uint64_t h = mix(seed + 0x5851F42D4C957F2Du);
-  for (const char c : name) h = mix(h + uint8_t(c) + 1);
-  return h;
-}
-
-// How a tensor's values are spread: near normal around `offset`, never beyond 3.5 deviations.
-struct Spread {
-  float deviation = 0, offset = 0;
-};
-
-// Sum of four 16-bit uniforms, centred. Integer up to one product and one sum, so that every
-// compiler gives the same bytes; each row has its own start, so rows can be asked for in any order.
-void draw_row(uint64_t stream, int64_t row, Spread spread, std::span<float> values) {
-  constexpr float kSumDeviation = 37837.227f;  // 65536 / sqrt(3)
-  const float scale = spread.deviation / kSumDeviation;
-  uint64_t state = mix(stream ^ mix(uint64_t(row) + 1));
-  for (float& value : values) {
-    state += 0x9E3779B97F4A7C15u;
-    const uint64_t z = mix(state);
-    const int32_t sum =
-        int32_t((z & 0xFFFF) + ((z >> 16) & 0xFFFF) + ((z >> 32) & 0xFFFF) + (z >> 48));
-    value = float(sum - 2 * 65535) * scale + spread.offset;
-  }
-}
-
-// One file being put together: names and spreads in, GGUF out.
-class PiFile {
- public:
-  PiFile(const SyntheticPi& what, uint64_t salt)
-      : seed_(what.seed * 2 + salt), dtype_(what.dtype) {}
-
-  GgufWriter& keys() { return writer_; }
-  Result<OutputFile> stage(const char* path) const { return writer_.stage(path); }
-
-  void tensor(const std::string& name, DType type, std::initializer_list<int64_t> ne,
-              Spread spread) {
-    const int64_t n_in = *ne.begin();
-    const uint64_t stream = stream_of(name, seed_);
-    const auto rows = [stream, spread](int64_t row, std::span<float> values) {
-      draw_row(stream, row, spread, values);
-    };
-    writer_.add_tensor(name, type, std::span(ne.begin(), ne.size()), rows,
-                       std::max<int64_t>(kTileValues / n_in, 1) | 1);
-  }
-  void vector(const std::string& name, int64_t n, Spread spread) {
-    tensor(name, DType::kF32, {n}, spread);
-  }
-  // Outputs are `gain` times as large as inputs of unit size.
-  void matrix(const std::string& name, DType type, int64_t n_in, int64_t n_out, float gain) {
-    tensor(name, type, {n_in, n_out}, {gain / std::sqrt(float(n_in))});
-  }
-  // y = W x + b with a small bias.
-  void linear(const std::string& name, DType type, int64_t n_in, int64_t n_out, float gain) {
-    matrix(name + ".weight", type, n_in, n_out, gain);
-    vector(name + ".bias", n_out, {0.1f});
-  }
-  // The wanted type, or F16 where its blocks do not divide a row.
-  DType fitting(int64_t n_in) const {
-    return n_in % dtype_info(dtype_).block_values == 0 ? dtype_ : DType::kF16;
-  }
-  DType plain() const { return dtype_ == DType::kF32 ? DType::kF32 : DType::kF16; }
-
- private:
-  GgufWriter writer_;
-  uint64_t seed_;
-  DType dtype_;
-};
+using PiFile = SyntheticFile;
 
 void add_vocabulary(PiFile& file, int64_t n_pieces) {
   const std::pair<const char*, int32_t> markers[] = {
@@ -182,7 +106,7 @@ void add_vision_layer(PiFile& file, const std::string& blk, const VisionConfig& 
 }
 
 Result<OutputFile> stage_policy(const SyntheticPi& what, const PiConfig& c, const char* path) {
-  PiFile file(what, 0);
+  PiFile file(what.dtype, what.seed * 2);
   add_policy_keys(file, what, c);
   add_policy_ends(file, c);
   const int64_t n = c.backbone.n_layers;
@@ -194,7 +118,7 @@ Result<OutputFile> stage_policy(const SyntheticPi& what, const PiConfig& c, cons
 }
 
 Result<OutputFile> stage_vision(const SyntheticPi& what, const PiConfig& c, const char* path) {
-  PiFile file(what, 1);
+  PiFile file(what.dtype, what.seed * 2 + 1);
   const VisionConfig& v = c.vision;
   const int64_t p = v.patch_size;
   add_vision_keys(file, what, c);
