@@ -40,7 +40,7 @@ void add_keys(SyntheticFile& file, const SyntheticLlm& what, const LlmConfig& c)
   if (c.window > 0) keys.add_u32(prefix + "attention.sliding_window", uint32_t(c.window));
   if (c.attention_cap > 0) keys.add_f32(prefix + "attn_logit_softcapping", c.attention_cap);
   if (c.logit_cap > 0) keys.add_f32(prefix + "final_logit_softcapping", c.logit_cap);
-  const std::pair<const char*, int32_t> turns[] = {{"eot", 107}};
+  const std::pair<const char*, int32_t> turns[] = {{"eot", what.end_of_turn}};
   add_vocab_keys(keys, synthetic_vocab(c.vocab), turns);
   keys.add_string("tokenizer.chat_template", kChatTemplate);
 }

@@ -16,6 +16,7 @@ struct SyntheticLlm {
   bool full = false;
   DType dtype = DType::kF16;  // of the matrices; F16 where a row is no multiple of its block
   uint64_t seed = 1;          // same seed, same bytes
+  int32_t end_of_turn = 107;  // the id that ends generation beside eos
 };
 
 LlmConfig synthetic_llm_config(const SyntheticLlm& what);

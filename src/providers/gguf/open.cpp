@@ -6,6 +6,7 @@
 #include "abi/guard.h"
 #include "base/env.h"
 #include "base/json.h"
+#include "providers/gguf/llm_provider.h"
 #include "providers/gguf/pi_runtime.h"
 #include "providers/gguf/policy_runtime.h"
 #include "providers/gguf/provider.h"
@@ -13,26 +14,8 @@
 namespace outrider {
 namespace {
 
-Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
-  auto json = Json::parse(config_json, Json::Dialect::kFlatOpen);
-  if (!json) return json.error();
-  const Json* family = json.value().find("model_family");
-  if (family == nullptr || !family->is_string() || family->text().empty()) {
-    return make_error(
-        Code::kInvalid,
-        "config: key \"model_family\" is missing, empty or no string; this provider has \"pi0\"");
-  }
-  const std::string& name = family->text();
-  if (name == "llm" || name == "mllm") {
-    return make_error(Code::kUnsupported,
-                      "config: model_family \"%s\" is not in this build yet; it has \"pi0\"",
-                      name.c_str());
-  }
-  if (name != "pi0") {
-    return make_error(Code::kUnsupported,
-                      "config: model_family is \"%.80s\", this provider has \"pi0\"", name.c_str());
-  }
-  auto config = read_pi_open_config(json.value());
+Result<frt_model_runtime_v1*> open_pi(const Json& json) {
+  auto config = read_pi_open_config(json);
   if (!config) return config.error();
   auto files = open_pi_files(config.value());
   if (!files) return files.error();
@@ -40,6 +23,34 @@ Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
                                           : PolicyRuntime::open(config.value(), files.value());
   if (!face) return face.error();
   return publish_pi_face(std::move(face.value()));
+}
+
+Result<frt_model_runtime_v1*> open_llm(const Json& json) {
+  auto config = read_llm_open_config(json);
+  if (!config) return config.error();
+  auto files = open_llm_files(config.value());
+  if (!files) return files.error();
+  auto face = LlmFace::open(config.value(), files.value());
+  if (!face) return face.error();
+  return publish_llm_face(std::move(face.value()));
+}
+
+Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
+  auto json = Json::parse(config_json, Json::Dialect::kFlatOpen);
+  if (!json) return json.error();
+  const Json* family = json.value().find("model_family");
+  if (family == nullptr || !family->is_string() || family->text().empty()) {
+    return make_error(Code::kInvalid,
+                      "config: key \"model_family\" is missing, empty or no string; this provider "
+                      "has \"pi0\" and "
+                      "\"llm\"");
+  }
+  const std::string& name = family->text();
+  if (name == "pi0") return open_pi(json.value());
+  if (name == "llm") return open_llm(json.value());
+  return make_error(Code::kUnsupported,
+                    "config: model_family is \"%.80s\", this build has \"pi0\" and \"llm\"",
+                    name.c_str());
 }
 
 int open_guarded(const char* config_json, frt_model_runtime_v1** out) {

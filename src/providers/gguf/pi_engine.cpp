@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/cpu_budget.h"
 #include "base/rng.h"
 #include "kernels/cpu_ops.h"
+#include "providers/gguf/open_choices.h"
 
 namespace outrider {
 namespace {
@@ -17,42 +17,6 @@ PiNumerics choose_numerics(const PiOpenConfig& config, PiFamily family) {
   if (config.rope_bf16 != SwitchChoice::kAuto)
     numerics.rope_bf16 = config.rope_bf16 == SwitchChoice::kOn;
   return numerics;
-}
-
-struct Threads {
-  int n = 1;
-  std::string note;
-};
-
-// Threads beyond the CPUs of this process only wait for each other: a wish above them is cut, which
-// changes no bit of a result, and the note says so.
-Threads choose_useful_threads(int64_t wanted) {
-  const CpuBudget budget = cpu_budget();
-  const ThreadChoice choice = choose_threads(wanted, budget);
-  uint32_t most = std::max(budget.n_allowed_cpus, 1u);
-  if (budget.quota_cpus > 0)
-    most = std::min(most, static_cast<uint32_t>(std::ceil(budget.quota_cpus)));
-  if (choice.n_threads <= most) {
-    return {static_cast<int>(choice.n_threads),
-            choice.warning.empty() ? budget.reason : choice.warning};
-  }
-  return {static_cast<int>(most), "warning: " + std::to_string(choice.n_threads) +
-                                      " threads wanted, " + std::to_string(most) +
-                                      " used: " + budget.reason};
-}
-
-const char* precision_name(Precision precision) {
-  switch (precision) {
-    case Precision::kBf16:
-      return "bf16";
-    case Precision::kInt8:
-      return "int8";
-    case Precision::kStored:
-      return "stored";
-    case Precision::kF32:
-      break;
-  }
-  return "f32";
 }
 
 }  // namespace
@@ -82,7 +46,7 @@ Result<std::unique_ptr<PiEngine>> PiEngine::open(const PiOpenConfig& config,
 }
 
 Result<void> PiEngine::prepare(int64_t max_views) {
-  const Threads threads = choose_useful_threads(config_.n_threads);
+  const UsefulThreads threads = choose_useful_threads(config_.n_threads);
   threads_note_ = threads.note;
   auto ops = make_cpu_ops({.n_threads = threads.n,
                            .wishes = {.pin = config_.pin_threads,

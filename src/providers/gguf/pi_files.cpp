@@ -2,11 +2,8 @@
 
 #include <cstdio>
 #include <cstring>
-#include <map>
-#include <mutex>
 
 #include "base/sha256.h"
-#include "kernels/dispatch.h"
 #include "models/pi_gguf.h"
 #include "models/pi_image.h"
 #include "models/pi_safetensors.h"
@@ -14,32 +11,11 @@
 #include "policy/checkpoint.h"
 #include "policy/gguf_policy.h"
 #include "providers/gguf/digest_cache.h"
+#include "providers/gguf/open_choices.h"
+#include "providers/gguf/shared_by_key.h"
 
 namespace outrider {
 namespace {
-
-// Values that live as long as somebody uses them, by key. Only touched during open.
-template <class T>
-class SharedByKey {
- public:
-  template <class Make>
-  Result<std::shared_ptr<const T>> get(const std::string& key, Make&& make) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(map_, [](const auto& entry) { return entry.second.expired(); });
-    if (auto found = map_[key].lock()) return found;
-    Result<std::shared_ptr<const T>> made = make();
-    if (made) {
-      map_[key] = made.value();
-    } else {
-      map_.erase(key);
-    }
-    return made;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<const T>> map_;
-};
 
 SharedByKey<PiFiles>& shared_files() {
   static SharedByKey<PiFiles> shared;
@@ -48,10 +24,6 @@ SharedByKey<PiFiles>& shared_files() {
 SharedByKey<CachedPiModel>& shared_models() {
   static SharedByKey<CachedPiModel> shared;
   return shared;
-}
-
-bool has_bf16_dot() {
-  return std::strstr(cpu_features(), "avx512_bf16") != nullptr;
 }
 
 Error too_many_pieces(const std::string& path, const SpmTokenizer& tokenizer,
@@ -383,7 +355,7 @@ Result<Precision> resolve_precision(const PiOpenConfig& config, const PiFiles& f
   }
   // Parity runs and f32 files keep f32; everything else takes the fast path where the CPU has it.
   const bool stored_f32 = files.stored_as() == DType::kF32;
-  if (config.numerics == NumericsChoice::kJetsonPi || stored_f32 || !has_bf16_dot())
+  if (config.numerics == NumericsChoice::kJetsonPi || stored_f32 || !cpu_has_bf16_dot())
     return Precision::kF32;
   return Precision::kBf16;
 }

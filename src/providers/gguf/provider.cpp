@@ -7,6 +7,7 @@
 #include "abi/guard.h"
 #include "outrider/ext/status.h"
 #include "outrider/ext/taps.h"
+#include "providers/gguf/metadata_builder.h"
 
 namespace outrider {
 namespace {
@@ -119,22 +120,6 @@ const char* status_describe(void* self) {
 
 // ---- descriptors --------------------------------------------------------------------------------
 
-// A metadata builder that is discarded unless it was consumed.
-class Builder {
- public:
-  Builder() : handle_(frt_model_runtime_builder_create_metadata()) {}
-  ~Builder() {
-    if (handle_ != nullptr) frt_runtime_builder_finish(handle_, nullptr, nullptr, nullptr);
-  }
-  Builder(const Builder&) = delete;
-  Builder& operator=(const Builder&) = delete;
-  frt_runtime_builder get() const { return handle_; }
-  void consumed() { handle_ = nullptr; }
-
- private:
-  frt_runtime_builder handle_;
-};
-
 bool describe(frt_runtime_builder b, Published& published) {
   bool ok = b != nullptr;
   for (const auto& [key, value] : published.face->identity()) {
@@ -165,7 +150,7 @@ Result<frt_model_runtime_v1*> publish_pi_face(std::unique_ptr<PiFace> face) {
       1, sizeof(outrider_taps_v1), published.get(), taps_enable, taps_count, taps_name, taps_read};
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
-  Builder builder;
+  MetadataBuilder builder;
   if (!describe(builder.get(), *published)) {
     return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
                       abi::builder_error(builder.get()));

@@ -1,0 +1,152 @@
+#include "providers/gguf/llm_provider.h"
+
+#include <array>
+
+#include "abi/builder.h"
+#include "outrider/ext/cancel.h"
+#include "outrider/ext/status.h"
+#include "providers/gguf/metadata_builder.h"
+
+namespace outrider {
+namespace {
+
+// Owns everything the ABI object refers to; freed by the last release.
+struct Published {
+  std::unique_ptr<LlmFace> face;
+  std::string description;
+  outrider_status_v1 status{};
+  outrider_cancel_v1 cancel{};
+};
+
+LlmFace& face_of(void* self) {
+  return *static_cast<Published*>(self)->face;
+}
+
+// ---- verbs --------------------------------------------------------------------------------------
+
+int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).set_input(port, data, bytes));
+}
+int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
+  if (self == nullptr) return FRT_ERR_INVALID;
+  return to_abi(face_of(self).get_output(port, out, capacity, written));
+}
+int prepare(void* self, uint32_t, uint64_t) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).prepare_graph());
+}
+int step(void* self) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).step());
+}
+int run_opaque(void* self, uint32_t executor_ref) {
+  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).run_stage(executor_ref));
+}
+const char* last_error(void* self) {
+  return self == nullptr ? "self is NULL" : face_of(self).last_error();
+}
+void release_owner(void* owner) {
+  delete static_cast<Published*>(owner);
+}
+
+// ---- extensions ---------------------------------------------------------------------------------
+
+uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
+  const LlmCounters& c = face_of(self).session().counters();
+  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 16> rows = {
+      {{"runs", &c.runs},
+       {"failed_runs", &c.failed_runs},
+       {"refused_inputs", &c.refused_inputs},
+       {"nonfinite_outputs", &c.nonfinite_outputs},
+       {"cancelled_runs", &c.cancelled_runs},
+       {"prompt_tokens", &c.prompt_tokens},
+       {"reused_tokens", &c.reused_tokens},
+       {"evaluated_tokens", &c.evaluated_tokens},
+       {"sampled_tokens", &c.sampled_tokens},
+       {"eog_ends", &c.eog_ends},
+       {"length_ends", &c.length_ends},
+       {"doubled_bos", &c.doubled_bos},
+       {"dropped_characters", &c.dropped_characters},
+       {"warm_ups", &c.warm_ups},
+       {"ns_prefill", &c.ns_prefill},
+       {"ns_decode", &c.ns_decode}}};
+  for (size_t i = 0; i < rows.size() && i < capacity && out != nullptr; ++i)
+    out[i] = {rows[i].first, rows[i].second->load(std::memory_order_relaxed)};
+  return rows.size();
+}
+const char* status_describe(void* self) {
+  return static_cast<Published*>(self)->description.c_str();
+}
+void cancel_set(void* self, int on) {
+  face_of(self).session().cancel(on != 0);
+}
+
+// ---- descriptors --------------------------------------------------------------------------------
+
+struct Port {
+  const char* name;
+  uint32_t modality, dtype, direction, required;
+  int64_t size;
+  bool staged_only;
+};
+constexpr Port kPorts[LlmFace::kPortCount] = {
+    {"prompt", FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_PORT_IN, 1, -1, false},
+    {"text", FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_PORT_OUT, 0, -1, false},
+    {"next_token", FRT_MODALITY_TENSOR, FRT_DTYPE_I32, FRT_PORT_OUT, 0, 1, true},
+    {"logits", FRT_MODALITY_TENSOR, FRT_DTYPE_F32, FRT_PORT_OUT, 0, -1, true},
+    {"is_eog", FRT_MODALITY_TENSOR, FRT_DTYPE_I32, FRT_PORT_OUT, 0, 1, true},
+    {"tokens", FRT_MODALITY_TENSOR, FRT_DTYPE_I32, FRT_PORT_IN, 0, -1, true},
+};
+
+bool add_plan(frt_runtime_builder b, bool staged) {
+  const auto add = [b](const char* name, uint32_t ref, const uint32_t* after) {
+    return frt_runtime_builder_add_generic_stage(b, name, FRT_EXECUTOR_OPAQUE, ref, after,
+                                                 after == nullptr ? 0 : 1) == 0;
+  };
+  if (!staged) return add("infer", LlmFace::kInferRef, nullptr);
+  const uint32_t after_reset[] = {0}, after_prefill[] = {1};
+  return add("reset", LlmFace::kResetRef, nullptr) &&
+         add("prefill", LlmFace::kPrefillRef, after_reset) &&
+         add("decode", LlmFace::kDecodeRef, after_prefill);
+}
+
+bool describe(frt_runtime_builder b, Published& published) {
+  const bool staged = published.face->staged();
+  bool ok = b != nullptr;
+  for (const auto& [key, value] : published.face->identity())
+    ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
+  ok = ok && frt_runtime_builder_set_manifest(b, published.description.c_str()) == 0;
+  for (const Port& port : kPorts) {
+    if (port.staged_only && !staged) continue;
+    ok = ok && frt_runtime_builder_add_port(b, port.name, port.modality, port.dtype,
+                                            FRT_LAYOUT_FLAT, port.direction, FRT_UPDATE_STAGED,
+                                            port.required, &port.size, 1, 0, nullptr, 0, 0) == 0;
+  }
+  return ok && add_plan(b, staged) &&
+         frt_runtime_builder_set_generic_stage_runner(b, &published, run_opaque) == 0;
+}
+
+}  // namespace
+
+Result<frt_model_runtime_v1*> publish_llm_face(std::unique_ptr<LlmFace> face) {
+  auto published = std::make_unique<Published>();
+  published->face = std::move(face);
+  published->description = published->face->session().describe();
+  published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
+                       status_describe};
+  published->cancel = {1, sizeof(outrider_cancel_v1), published.get(), cancel_set};
+  MetadataBuilder builder;
+  if (!describe(builder.get(), *published))
+    return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
+                      abi::builder_error(builder.get()));
+  const frt_model_runtime_verbs verbs = {
+      sizeof(frt_model_runtime_verbs), 0, set_input, get_output, prepare, step, last_error};
+  const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status},
+                                            {OUTRIDER_EXT_CANCEL, 1, &published->cancel}};
+  auto made = abi::finish_model(builder.get(), &verbs, published.get(), published.get(), nullptr,
+                                release_owner, extensions);
+  if (!made) return made.error();
+  builder.consumed();
+  published.release();  // release_owner frees it
+  return made;
+}
+
+}  // namespace outrider

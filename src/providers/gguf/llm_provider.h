@@ -1,0 +1,13 @@
+// From an LlmFace to a frt_model_runtime_v1: ports, plan, identity, extension tables.
+#pragma once
+#include <memory>
+
+#include "outrider/frt_v1.h"
+#include "providers/gguf/llm_face.h"
+
+namespace outrider {
+
+// Takes the face over. Errors: kNoMemory, kInvalid (a broken descriptor: our mistake).
+Result<frt_model_runtime_v1*> publish_llm_face(std::unique_ptr<LlmFace> face);
+
+}  // namespace outrider
