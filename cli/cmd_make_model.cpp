@@ -19,33 +19,51 @@ constexpr Flag kFlags[] = {
     kJsonFlag,
 };
 constexpr Positional kPositionals[] = {
-    {"KIND", "pi0 or pi05."},
+    {"KIND", "pi0, pi05 or llm."},
     {"OUT",
-     "Policy file to write; the vision file is written beside it as <OUT without "
+     "Model file to write; the vision file of a policy is written beside it as <OUT without "
      ".gguf>-mmproj.gguf."},
 };
 
+MakeModel wanted_model(const Context& context) {
+  return {context.args.positional(0) == "pi05", context.args.positional(1),
+          context.args.text("--size"), context.args.text("--type"),
+          static_cast<uint64_t>(context.args.integer("--seed"))};
+}
+
+int run_text(Context& context) {
+  const std::string& out = context.args.positional(1);
+  const WantedOutput wanted[] = {{"OUT", out}};
+  if (auto fine = check_outputs(wanted, {}, context.out); !fine) return context.fail(fine.error());
+  auto made = make_text_model(wanted_model(context));
+  if (!made) return context.fail(made.error(), kUsage);
+  const MadeModel& model = made.value();
+  context.out.text("{}  {}\n", model.policy_path, bytes_text(model.policy_bytes));
+  context.out.document(
+      {{"kind", "llm"}, {"model", {{"path", model.policy_path}, {"bytes", model.policy_bytes}}}});
+  return kGood;
+}
+
 int run(Context& context) {
   const std::string &kind = context.args.positional(0), &out = context.args.positional(1);
-  static constexpr const char* kKinds[] = {"pi0", "pi05"};
-  static constexpr const char* kLaterKinds[] = {"llm", "mllm", "driving"};
+  static constexpr const char* kKinds[] = {"pi0", "pi05", "llm"};
+  static constexpr const char* kLaterKinds[] = {"mllm", "driving"};
   for (const char* later : kLaterKinds)
     if (kind == later)
       return context.fail(
           make_error(Code::kUnsupported,
-                     "make-model: %s is not in this build yet; it makes pi0 and pi05", later),
+                     "make-model: %s is not in this build yet; it makes pi0, pi05 and llm", later),
           kUsage);
+  if (kind == "llm") return run_text(context);
   if (kind != "pi0" && kind != "pi05") {
     const char* near = nearest_name(kind, kKinds);
     return context.fail(
-        make_error(Code::kInvalid, "make-model: KIND is \"%.40s\", allowed pi0 and pi05%s%s%s",
+        make_error(Code::kInvalid, "make-model: KIND is \"%.40s\", allowed pi0, pi05 and llm%s%s%s",
                    kind.c_str(), near ? "; did you mean " : "", near ? near : "", near ? "?" : ""));
   }
   const WantedOutput wanted[] = {{"OUT", out}, {"vision file of OUT", vision_path_of(out)}};
   if (auto fine = check_outputs(wanted, {}, context.out); !fine) return context.fail(fine.error());
-  auto made =
-      make_model({kind == "pi05", out, context.args.text("--size"), context.args.text("--type"),
-                  static_cast<uint64_t>(context.args.integer("--seed"))});
+  auto made = make_model(wanted_model(context));
   if (!made) return context.fail(made.error(), kUsage);
   const MadeModel& model = made.value();
   context.out.text("{}  {}\n{}  {}\n", model.policy_path, bytes_text(model.policy_bytes),

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
+#include "cli/llm_model.h"
 #include "cli/npy.h"
 #include "cli/outputs.h"
 #include "cli/request.h"
@@ -22,6 +23,8 @@ constexpr Flag kFlags[] = {
      "Array for the input port NAME, for runtimes with other ports.", parse_assignment, true},
     {"--out", "FILE.npy", nullptr, "Also write the output array to this file.", parse_text},
     kSeedFlag,
+    {"--max-tokens", "N", nullptr,
+     "Tokens of the answer at most (key max_tokens), for language models.", parse_count},
     kThreadsFlag,
     kViewsFlag,
     kSetFlag,
@@ -37,7 +40,7 @@ int run(Context& context);
 
 const Command kRun = {
     "run",
-    "Run one request and print the action chunk.",
+    "Run one request and print the action chunk, or a language model's text.",
     "Pictures go to the camera slots in the order given; where a policy names its "
     "cameras, to the camera that is named (--image wrist=w.png). With a model file "
     "the "
@@ -211,7 +214,7 @@ Report rows_report(std::span<const float> values, std::span<const int64_t> shape
 
 void say_how_it_was_opened(Context& context, const Resolved& resolved) {
   for (const std::string& note : resolved.notes) context.out.say(Level::kInfo, "{}", note);
-  if (resolved.derived && resolved.family == "onnx") {
+  if (resolved.derived && (resolved.family == "onnx" || resolved.family == "llm")) {
     context.out.say(Level::kInfo, "opened {} (--print-config shows all)", resolved.model_path);
     return;
   }
@@ -225,6 +228,36 @@ void say_how_it_was_opened(Context& context, const Resolved& resolved) {
                         ? std::string("1 view")
                         : fmt::format("{} views", resolved.integer("n_views", 0)),
                     resolved.integer("image_width", 0), resolved.integer("image_height", 0));
+}
+
+// A language model: its text as it comes, or one document.
+int answer(Context& context, Session& session) {
+  auto answered = run_answer(session, [&](std::string_view part) {
+    context.out.lines(shown_text(part));
+    context.out.flush(kGood);
+  });
+  if (!answered) return context.fail(answered.error());
+  const Answer& a = answered.value();
+  context.out.lines("\n");
+  const auto n = static_cast<double>(a.ids.size());
+  if (!a.ids.empty())
+    context.out.say(Level::kInfo,
+                    "{} prompt tokens in {:.1f} ms, {} tokens in {:.1f} ms ({:.1f} a "
+                    "second), end: {}",
+                    a.n_prompt_tokens, a.prefill_ms, a.ids.size(), a.decode_ms,
+                    n / std::max(a.decode_ms, 1e-6) * 1e3, a.end);
+  Report report;
+  report["text"] = a.text;
+  report["output"] = "text";
+  report["ids"] = a.ids;
+  report["end"] = a.end;
+  report["prompt_tokens"] = a.n_prompt_tokens;
+  report["prefill_ms"] = a.prefill_ms;
+  report["decode_ms"] = a.decode_ms;
+  report["open_ms"] = static_cast<double>(session.open_ns()) * 1e-6;
+  report["fingerprint"] = fmt::format("{:016x}", outrider_fingerprint(session.handle()));
+  context.out.document(std::move(report));
+  return kGood;
 }
 
 int run(Context& context) {
@@ -269,6 +302,7 @@ int run(Context& context) {
   if (auto staged = stage_all(context, session.value(), request); !staged)
     return context.fail(staged.error());
 
+  if (resolved.value().family == "llm") return answer(context, session.value());
   Report stages = Report::array();
   const std::vector<std::string> names = session.value().stages();
   double total_ms = 0;

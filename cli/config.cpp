@@ -12,11 +12,14 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/config_keys.h"
+#include "cli/llm_model.h"
 #include "cli/onnx_model.h"
 #include "gguf/gguf.h"
 #include "host/provider_path.h"
+#include "models/llm_weights.h"
 #include "models/pi_gguf.h"
 #include "policy/gguf_policy.h"
+#include "providers/gguf/llm_open_config.h"
 #include "providers/gguf/pi_open_config.h"
 #include "providers/onnx/onnx_open_config.h"
 
@@ -87,6 +90,7 @@ void put(Resolved& resolved, const char* key, const std::string& literal, const 
 // The keys of a family; empty for one that only its provider knows.
 std::span<const ConfigKey> keys_of(std::string_view family) {
   if (family == "pi0") return kPi0Keys;
+  if (family == "llm") return llm_keys();
   return family == "onnx" ? onnx_keys() : std::span<const ConfigKey>();
 }
 
@@ -107,7 +111,11 @@ Result<void> apply_set(Resolved& resolved, const Wish& wish) {
         return make_error(Code::kInvalid, "--set: unknown key \"%.80s\"%s%s%s", name.c_str(),
                           near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
       }
-      if (row->is_text) literal = quote(value);
+      const auto number_like = Json::parse(value);
+      if (row->is_text)
+        literal = quote(value);
+      else if (number_like && number_like.value().is_number())
+        literal = value;
     }
     put(resolved, name.c_str(), literal, "--set");
   }
@@ -116,7 +124,11 @@ Result<void> apply_set(Resolved& resolved, const Wish& wish) {
 
 Result<void> apply_flags(Resolved& resolved, const Wish& wish) {
   if (wish.n_threads) put(resolved, "n_threads", std::to_string(*wish.n_threads), "--threads");
-  if (wish.noise_seed) put(resolved, "noise_seed", std::to_string(*wish.noise_seed), "--seed");
+  if (wish.noise_seed)
+    put(resolved, resolved.family == "llm" ? "seed" : "noise_seed",
+        std::to_string(*wish.noise_seed), "--seed");
+  if (wish.max_tokens && resolved.family == "llm")
+    put(resolved, "max_tokens", std::to_string(*wish.max_tokens), "--max-tokens");
   return apply_set(resolved, wish);
 }
 
@@ -142,8 +154,9 @@ Result<Resolved> checked(Resolved resolved, const std::string& path, const Wish&
       if (config) return {};
       return make_error(config.code(), "%.200s: %s", path.c_str(), config.error().text);
     };
-    OUTRIDER_TRY(resolved.family == "onnx" ? judge(read_onnx_open_config(json.value()))
-                                           : judge(read_pi_open_config(json.value())));
+    OUTRIDER_TRY(resolved.family == "onnx"  ? judge(read_onnx_open_config(json.value()))
+                 : resolved.family == "llm" ? judge(read_llm_open_config(json.value()))
+                                            : judge(read_pi_open_config(json.value())));
   }
   resolved.model_path = text_of(resolved, "model_path");
   resolved.mmproj_path = text_of(resolved, "mmproj_path");
@@ -176,8 +189,8 @@ Result<Resolved> resolve_config(const std::string& path, const Wish& wish) {
   const Json* family = json.value().find("model_family");
   if (family == nullptr || !family->is_string())
     return make_error(Code::kInvalid,
-                      "%s: key \"model_family\" %s; \"pi0\" is what this build runs", path.c_str(),
-                      family == nullptr ? "is missing" : "must be a string");
+                      "%s: key \"model_family\" %s; wanted pi0, llm, onnx, remote or tandem",
+                      path.c_str(), family == nullptr ? "is missing" : "must be a string");
   Resolved resolved;
   resolved.family = family->text();
   resolved.provider_path = wish.provider;
@@ -192,7 +205,7 @@ Result<Resolved> resolve_config(const std::string& path, const Wish& wish) {
     resolved.settings.push_back(
         {member.name, literal_of(member.value), fmt::format("{}:{}", path, member.value.line())});
   resolved.json = text.value();
-  if (wish.n_threads || wish.noise_seed || !wish.set.empty()) {
+  if (wish.n_threads || wish.noise_seed || wish.max_tokens || !wish.set.empty()) {
     OUTRIDER_TRY(apply_flags(resolved, wish));
     resolved.json = join_json(resolved.settings);
   }
@@ -312,6 +325,26 @@ bool is_policy_document(const std::string& path) {
   return false;
 }
 
+Result<Resolved> derive_text(const GgufFile& file, const std::string& path, const Wish& wish) {
+  OUTRIDER_TRY(check_nameable(path));
+  auto settings = derive_llm(file, path);
+  if (!settings) return settings.error();
+  Resolved resolved;
+  resolved.derived = true;
+  resolved.family = "llm";
+  resolved.settings = std::move(settings.value());
+  OUTRIDER_TRY(apply_flags(resolved, wish));
+  resolved.json = join_json(resolved.settings);
+  resolved.provider_path = wish.provider;
+  if (wish.provider.empty()) {
+    auto found = host::find_provider("llm");
+    // A provider that is not installed is a matter of the environment, not of the file.
+    if (!found) return make_error(Code::kInvalid, "%s", found.error().text);
+    resolved.provider_path = found.value();
+  }
+  return checked(std::move(resolved), path, wish);
+}
+
 Result<Resolved> resolve_onnx(const std::string& path, const Wish& wish) {
   OUTRIDER_TRY(check_there(path));
   OUTRIDER_TRY(check_nameable(path));
@@ -344,8 +377,10 @@ Result<Resolved> resolve_gguf(const std::string& path, const Wish& wish) {
   if (is_pi_vision(file.value()))
     return make_error(Code::kUnsupported,
                       "%s: a vision file; give the policy file that belongs to it", path.c_str());
+  if (is_llm(file.value())) return derive_text(file.value(), path, wish);
   return make_error(Code::kUnsupported,
-                    "%s: architecture \"%.40s\" is not in this build; it runs pi0 (PI0, PI0.5)",
+                    "%s: architecture \"%.40s\" is not in this build; it runs pi0 (PI0, PI0.5), "
+                    "llama, qwen2, qwen3, gemma, gemma2 and gemma3",
                     path.c_str(), std::string(architecture.value()).c_str());
 }
 
@@ -476,6 +511,7 @@ Wish wish_of(const Args& args, const Command& command) {
   Wish wish;
   if (has("--threads")) wish.n_threads = args.integer("--threads");
   if (has("--seed")) wish.noise_seed = args.integer("--seed");
+  if (has("--max-tokens")) wish.max_tokens = args.integer("--max-tokens");
   if (has("--views")) wish.n_views = args.integer("--views");
   if (has("--set"))
     for (const std::string& word : args.all("--set"))

@@ -23,7 +23,7 @@ struct Setting {
 };
 
 struct Wish {  // what the command line adds
-  std::optional<int64_t> n_threads, noise_seed, n_views;
+  std::optional<int64_t> n_threads, noise_seed, n_views, max_tokens;
   std::optional<std::pair<int32_t, int32_t>> image_size;  // width, height of the given pictures
   std::vector<std::pair<std::string, std::string>> set;   // --set KEY=VALUE
   std::string provider;                                   // path given by hand, or ""

@@ -11,9 +11,11 @@
 #include "cli/config.h"
 #include "cli/flops.h"
 #include "cli/inspect_policy.h"
+#include "cli/llm_model.h"
 #include "cli/machine.h"
 #include "cli/onnx_model.h"
 #include "gguf/gguf.h"
+#include "models/llm_weights.h"
 #include "models/pi_gguf.h"
 #include "policy/gguf_policy.h"
 #include "providers/gguf/pi_open_config.h"
@@ -232,8 +234,12 @@ Result<Inspection> inspect_gguf(const std::string& file_path, const std::string&
     inspection.runs = true;
     inspection.report["runs"] = true;
     inspection.report["role"] = "vision file of a pair; inspect the policy file to check both";
+  } else if (is_llm(file.value())) {
+    inspect_llm(inspection, file.value());
   } else {
-    refuse(inspection, "this architecture is not in this build; it runs pi0 (PI0, PI0.5)");
+    refuse(inspection,
+           "this architecture is not in this build; it runs pi0 (PI0, PI0.5), llama, qwen2, qwen3, "
+           "gemma, gemma2 and gemma3");
   }
   return inspection;
 }
@@ -279,7 +285,8 @@ Result<Inspection> inspect_config(const std::string& path, const Wish& wish) {
     auto policy = inspect_policy(resolved.value().policy_dir, resolved.value().json);
     if (!policy) return policy.error();
     inspection = std::move(policy.value());
-  } else if (resolved.value().family == "pi0" && !resolved.value().model_path.empty()) {
+  } else if ((resolved.value().family == "pi0" || resolved.value().family == "llm") &&
+             !resolved.value().model_path.empty()) {
     auto model =
         inspect_gguf(resolved.value().model_path, resolved.value().mmproj_path, path, wish);
     if (!model) return model.error();
@@ -364,6 +371,7 @@ Result<Report> inspect_tokens(const std::string& path, const std::string& text,
   OUTRIDER_TRY(check_prompt(text));
   auto file = GgufFile::open(path.c_str());
   if (!file) return file.error();
+  if (is_llm(file.value())) return inspect_llm_tokens(file.value(), text);
   auto tokenizer = SpmTokenizer::from_gguf(file.value());
   if (!tokenizer) return tokenizer.error();
   const PiFamilyGuess guess = guess_policy_family(file.value());

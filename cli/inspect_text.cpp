@@ -133,14 +133,23 @@ Rows rows_of(const Report& r) {
   }
   if (r.contains("tokenizer")) {
     const Report& t = r["tokenizer"];
-    rows.emplace_back("tokenizer", t["usable"].get<bool>()
-                                       ? fmt::format("SentencePiece, {} pieces, bos {}, eos {}",
-                                                     number(t, "pieces"), t["bos"].get<int64_t>(),
-                                                     t["eos"].get<int64_t>())
-                                       : "not usable: " + words(t, "why_not"));
+    rows.emplace_back(
+        "tokenizer",
+        t["usable"].get<bool>()
+            ? fmt::format("{}, {} pieces, bos {}, eos {}", words(t, "model"), number(t, "pieces"),
+                          t["bos"].get<int64_t>(), t["eos"].get<int64_t>())
+            : "not usable: " + words(t, "why_not"));
   }
   if (r.contains("robot")) put_robot(rows, r["robot"]);
   if (r.contains("vision_file")) put_file(rows, r["vision_file"], "vision file");
+  if (r.contains("memory") && r["memory"].contains("stored_bytes")) {
+    const Report& m = r["memory"];
+    rows.emplace_back("memory", fmt::format("about {} as stored, {} of it keys and values of {} "
+                                            "tokens",
+                                            bytes_text(number(m, "stored_bytes")),
+                                            bytes_text(number(m, "key_value_cache_bytes")),
+                                            number(m, "context")));
+  }
   if (r.contains("memory") && r["memory"].contains("f32_bytes")) {
     const Report& m = r["memory"];
     rows.emplace_back(

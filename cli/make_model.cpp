@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "models/synthetic_llm.h"
 #include "models/synthetic_pi.h"
 
 namespace outrider::cli {
@@ -16,6 +17,14 @@ constexpr TypeName kTypes[] = {{"f32", DType::kF32},   {"f16", DType::kF16},
                                {"bf16", DType::kBf16}, {"q8_0", DType::kQ8_0},
                                {"q4_0", DType::kQ4_0}, {"q4_k", DType::kQ4_K}};
 
+Result<DType> type_of(const MakeModel& options) {
+  const auto row =
+      std::ranges::find_if(kTypes, [&](const TypeName& t) { return options.type == t.name; });
+  if (row != std::end(kTypes)) return row->type;
+  return make_error(Code::kInvalid, "make-model: element type \"%.20s\" is unknown",
+                    options.type.c_str());
+}
+
 }  // namespace
 
 std::string vision_path_of(const std::string& policy_path) {
@@ -24,17 +33,28 @@ std::string vision_path_of(const std::string& policy_path) {
   return stem + "-mmproj.gguf";
 }
 
+Result<MadeModel> make_text_model(const MakeModel& options) {
+  auto type = type_of(options);
+  if (!type) return type.error();
+  MadeModel made;
+  made.policy_path = options.out;
+  OUTRIDER_TRY(write_synthetic_llm(
+      {.full = options.size == "full", .dtype = type.value(), .seed = options.seed},
+      options.out.c_str()));
+  std::error_code error;
+  made.policy_bytes = std::filesystem::file_size(options.out, error);
+  if (error) made.policy_bytes = 0;  // a pipe or device
+  return made;
+}
+
 Result<MadeModel> make_model(const MakeModel& options) {
-  const auto row =
-      std::ranges::find_if(kTypes, [&](const TypeName& t) { return options.type == t.name; });
-  if (row == std::end(kTypes))
-    return make_error(Code::kInvalid, "make-model: element type \"%.20s\" is unknown",
-                      options.type.c_str());
+  auto type = type_of(options);
+  if (!type) return type.error();
   MadeModel made;
   made.policy_path = options.out;
   made.vision_path = vision_path_of(options.out);
   const SyntheticPi what = {options.pi05 ? PiFamily::kPi05 : PiFamily::kPi0, options.size == "full",
-                            row->type, options.seed};
+                            type.value(), options.seed};
   OUTRIDER_TRY(write_synthetic_pi(what, made.policy_path.c_str(), made.vision_path.c_str()));
   std::error_code error;
   for (auto [path, bytes] : {std::pair{&made.policy_path, &made.policy_bytes},

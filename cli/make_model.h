@@ -1,4 +1,4 @@
-// Writing a synthetic policy: used by make-model and demo.
+// Writing a synthetic model: used by make-model and demo.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,5 +21,7 @@ struct MadeModel {
 std::string vision_path_of(const std::string& policy_path);
 // Errors: kInvalid and those of the writer, naming the path.
 Result<MadeModel> make_model(const MakeModel& options);
+// A text model: one file, of which policy_path and policy_bytes tell.
+Result<MadeModel> make_text_model(const MakeModel& options);
 
 }  // namespace outrider::cli

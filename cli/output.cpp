@@ -64,6 +64,17 @@ std::string shown(std::string_view text, size_t max_bytes) {
   return out;
 }
 
+std::string shown_text(std::string_view text) {
+  std::string out;
+  while (true) {
+    const size_t at = text.find_first_of("\n\t");
+    out += shown(text.substr(0, at), std::string::npos);
+    if (at == std::string_view::npos) return out;
+    out += text[at];
+    text.remove_prefix(at + 1);
+  }
+}
+
 Exit exit_of(const Error& error) {
   switch (error.code) {
     case Code::kOk:

@@ -34,6 +34,9 @@ Exit exit_of(const Error& error);
 // that turn a line around become \xNN; longer than max_bytes is cut and ends in "...".
 std::string shown(std::string_view text, size_t max_bytes = 2000);
 
+// The same for a text of several lines: newlines and tabs stay. Never cut.
+std::string shown_text(std::string_view text);
+
 // Text that carries our own control codes and is shown as it is.
 struct Styled {
   std::string text;
