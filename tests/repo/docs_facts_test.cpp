@@ -36,6 +36,22 @@ TEST(ConfigPage, has_a_row_for_every_key_of_the_reader) {
   for (const std::string& key : keys) EXPECT_FALSE(row_of(page, key).empty()) << key;
 }
 
+TEST(ConfigPage, has_a_row_for_every_key_and_counter_of_text_models) {
+  const std::string page = read_text(kRoot / "docs/reference/config.md");
+  const std::string section = page.substr(page.find("model_family \"llm\""));
+  const std::string code = read_text(kRoot / "src/providers/gguf/llm_open_config.cpp");
+  const auto keys = all_matches(code, R"re(_row\(\s*"([a-z0-9_]+)")re");
+  EXPECT_GE(keys.size(), 16u);
+  for (const std::string& key : keys)
+    EXPECT_NE(section.find("`" + key + "`"), std::string::npos) << key;
+  const std::string extensions = read_text(kRoot / "docs/reference/extensions.md");
+  const auto counters = all_matches(read_text(kRoot / "src/providers/gguf/llm_provider.cpp"),
+                                    R"re(\{"([a-z_]+)", &c\.)re");
+  EXPECT_GE(counters.size(), 16u);
+  for (const std::string& counter : counters)
+    EXPECT_NE(extensions.find("`" + counter + "`"), std::string::npos) << counter;
+}
+
 TEST(ConfigPage, tells_the_range_of_every_integer_key) {
   const std::string page = read_text(kRoot / "docs/reference/config.md");
   const std::string code = read_text(kRoot / "src/providers/gguf/pi_open_config.cpp");
