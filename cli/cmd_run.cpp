@@ -129,6 +129,7 @@ Result<void> stage_all(Context& context, Session& session, const Request& reques
   }
   for (const auto* port : session.ports()) {
     if (port->direction != FRT_PORT_IN || port->required == 0 || done(port->name)) continue;
+    if (std::strcmp(port->name, "prompt") == 0 && done("tokens")) continue;
     if (std::strcmp(port->name, "state") == 0 && port->dtype == FRT_DTYPE_F32) {
       // PI0 takes at most as many values as an action has.
       const frt_runtime_port_desc* actions = session.find("actions");
@@ -250,6 +251,7 @@ int answer(Context& context, Session& session) {
   report["text"] = a.text;
   report["output"] = "text";
   report["ids"] = a.ids;
+  report["new_tokens"] = a.ids.size();
   report["end"] = a.end;
   report["prompt_tokens"] = a.n_prompt_tokens;
   report["prefill_ms"] = a.prefill_ms;

@@ -29,7 +29,7 @@ const std::vector<std::vector<std::string>>& failures() {
       {"serve", "x.json"},
       {"inspect", "/"},
       {"inspect", "/dev/null"},
-      {"make-model", "llm", "x.gguf"},
+      {"make-model", "mllm", "x.gguf"},
       {"help", "--nope"},
   };
   return kAll;
