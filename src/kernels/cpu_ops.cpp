@@ -111,6 +111,18 @@ class CpuOps final : public Ops {
     linear_.run({a, weight, out});
   }
 
+  void correlate(const Correlation& c) noexcept override {
+    OUTRIDER_ASSERT(c.lanes == 8 || c.lanes == 1);
+    const int64_t n_blocks = (c.n_out + c.lanes - 1) / c.lanes, n_pairs = (c.n_rows + 1) / 2;
+    const auto part = [&](Range range) {
+      for (int64_t item = range.first; item < range.last; ++item)
+        windows(c, item / n_pairs, item % n_pairs * 2);
+    };
+    const int64_t n_items = n_blocks * n_pairs;
+    if (n_items * 2 * c.n_taps * c.n * c.lanes <= 16 * kAloneValues) return part({0, n_items});
+    pool_->run([&](int t) { part(part_of(n_items, t, pool_->n_threads())); });
+  }
+
   void rms_norm(View<const float> x, const float* scale, const float* shift, float eps,
                 View<float> y) noexcept override {
     OUTRIDER_ASSERT(same_shape(x, y));
@@ -179,6 +191,30 @@ class CpuOps final : public Ops {
         out[i * kPanelLanes + j] = transposed ? b.row(first + j)[i] : b.row(i)[first + j];
       for (int64_t j = width; j < kPanelLanes; ++j) out[i * kPanelLanes + j] = 0;
     }
+  }
+
+  // Rows r and r + 1 (when there is one) of a block of outputs.
+  void windows(const Correlation& c, int64_t block, int64_t r) noexcept {
+    const int64_t first = block * c.lanes, plane = c.n_rows * c.n;
+    WindowRow row = {};
+    row.x = c.x + block * c.x_step + c.row[r];
+    row.tap = c.tap;
+    row.n_taps = c.n_taps;
+    row.n = c.n;
+    row.w = c.w + block * c.n_taps * c.lanes;
+    row.bias = c.bias != nullptr ? c.bias + first : nullptr;
+    row.y = c.y + first * plane + r * c.n;
+    row.y_stride = plane;
+    row.lanes = c.lanes;
+    row.n_outputs = static_cast<int32_t>(std::min<int64_t>(c.lanes, c.n_out - first));
+    row.n_rows = r + 1 < c.n_rows ? 2 : 1;
+    row.x_next = row.n_rows == 2 ? c.row[r + 1] - c.row[r] : 0;
+    row.y_next = c.n;
+    table_.window_row(&row);
+    if (c.activation == Activation::kNone) return;
+    // Two rows of one output lie behind each other.
+    for (int32_t o = 0; o < row.n_outputs; ++o)
+      table_.activate_row(row.y + o * plane, c.n * row.n_rows, static_cast<int32_t>(c.activation));
   }
 
   // f(row) for every row; rows are shared between threads when there is enough to do.

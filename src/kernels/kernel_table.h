@@ -92,6 +92,22 @@ struct TileOut {
   int32_t shifted;            // 0: the activations were signed, nothing is to be subtracted
 };
 
+// One or two rows of sliding windows: y[o * y_stride + i] = bias[o] + sum over t of w[t * lanes + o] *
+// x[tap[t] + i], the sum one chain over t from +0. Two short rows side by side fill registers that one
+// would leave empty.
+struct WindowRow {
+  const float* x;
+  const int64_t* tap;
+  int64_t n_taps, n;  // places i in [0, n); nothing behind the last is read
+  const float* w;
+  const float* bias;  // [n_outputs] or null
+  float* y;
+  int64_t y_stride;
+  int32_t lanes, n_outputs;  // lanes 8 or 1; n_outputs <= lanes are stored
+  int32_t n_rows;            // 1 or 2; the second row lies x_next and y_next behind
+  int64_t x_next, y_next;
+};
+
 struct KernelTable {
   const char* name;
 
@@ -131,6 +147,7 @@ struct KernelTable {
   void (*activate_row)(float* x, int64_t n, int32_t activation);
   // y = x * factor.
   void (*scale_row)(const float* x, float factor, int64_t n, float* y);
+  void (*window_row)(const WindowRow* row);
   // One block of a softmax in powers of two that runs over several. With m = max(*largest, scale *
   // max of s[0, n)): s[0, n) becomes 2^(scale * s - m) and s[n, n_padded) becomes 0; n > 0, scale >
   // 0. Returns f = 2^(*largest - m), by which everything summed before must be multiplied: exactly

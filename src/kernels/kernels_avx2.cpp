@@ -201,6 +201,7 @@ const KernelTable kAvx2Table = {
     rope_head,
     activate_row,
     scale_row,
+    window_row,
     softmax_block,
     {peak_f32, kPeakSums* kW * 2},
     {nullptr, 0},

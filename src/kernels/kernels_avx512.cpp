@@ -179,6 +179,7 @@ const KernelTable kAvx512Table = {
     rope_head,
     activate_row,
     scale_row,
+    window_row,
     softmax_block,
     {peak_f32, kPeakSums* kW * 2},
     {nullptr, 0},

@@ -192,6 +192,7 @@ const KernelTable kNeonTable = {
     rope_head,
     activate_row,
     scale_row,
+    window_row,
     softmax_block,
     {peak_f32, kPeakSums* kW * 2},
     {nullptr, 0},

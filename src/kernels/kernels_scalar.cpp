@@ -181,6 +181,21 @@ void gated_tile_out(const float* tile, int64_t tile_stride, const TileOut* out) 
   }
 }
 
+void window_row(const WindowRow* row) {
+  for (int32_t r = 0; r < row->n_rows; ++r) {
+    const float* x = row->x + r * row->x_next;
+    for (int32_t o = 0; o < row->n_outputs; ++o) {
+      float* y = row->y + r * row->y_next + o * row->y_stride;
+      for (int64_t i = 0; i < row->n; ++i) {
+        float sum = 0;
+        for (int64_t t = 0; t < row->n_taps; ++t)
+          sum = fmaf(row->w[t * row->lanes + o], x[row->tap[t] + i], sum);
+        y[i] = row->bias != nullptr ? sum + row->bias[o] : sum;
+      }
+    }
+  }
+}
+
 void rms_norm_row(const float* x, const float* scale, const float* shift, float eps, int64_t n,
                   float* y) {
   double squares = 0;
@@ -286,6 +301,7 @@ const KernelTable kScalarTable = {
     rope_head,
     activate_row,
     scale_row,
+    window_row,
     softmax_block,
     {peak_f32, 40},
     {nullptr, 0},

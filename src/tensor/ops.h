@@ -74,6 +74,25 @@ struct AttentionArgs {
   View<float> out;                  // [n_q, n_heads * head_dim]; must not alias q
 };
 
+// Sliding windows over rows that lie as they are: what a convolution is once its padding is there.
+// Output o = lanes * block + l, row r, place i < n:
+//   y[(o * n_rows + r) * n + i] = act(bias[o] + sum over t of w[(block * n_taps + t) * lanes + l] *
+//                                     x[block * x_step + row[r] + tap[t] + i])
+// The sum is one chain over t from +0; the bias comes last.
+struct Correlation {
+  const float* x = nullptr;
+  int64_t x_step = 0;               // from one block's input to the next; 0: all read the same
+  const int64_t* row = nullptr;     // [n_rows]
+  const int64_t* tap = nullptr;     // [n_taps]
+  int64_t n_rows = 0, n_taps = 0, n = 0;
+  const float* w = nullptr;         // [blocks][n_taps][lanes], zeros for outputs beyond n_out
+  int64_t n_out = 0;
+  int32_t lanes = 8;                // outputs of a block: 8 or 1
+  const float* bias = nullptr;      // [n_out] or null
+  Activation activation = Activation::kNone;
+  float* y = nullptr;               // [n_out, n_rows, n]; must not alias x
+};
+
 // The largest shapes a run will use.
 struct OpsLimits {
   int64_t max_rows = 0;             // m of any linear or norm
@@ -108,6 +127,8 @@ class Ops {
   // transposed. f32 throughout, the sums in the order of `linear`. m and k within max_rows, max_in.
   virtual void product(View<const float> a, View<const float> b, bool transposed,
                        View<float> y) noexcept = 0;
+  // [hot] See Correlation. f32 throughout.
+  virtual void correlate(const Correlation& job) noexcept = 0;
   // [hot] y = x / sqrt(mean(x^2) + eps) * (1 + scale) + shift; shift may be null. y may be x.
   virtual void rms_norm(View<const float> x, const float* scale, const float* shift, float eps,
                         View<float> y) noexcept = 0;
