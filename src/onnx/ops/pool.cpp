@@ -1,6 +1,7 @@
 // Pools: a sliding window's largest value or mean, and those of whole planes.
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "onnx/operators.h"
@@ -37,6 +38,46 @@ void each_window(const Window& w, const F& f) {
         f(at, inside(w, 0, z), inside(w, 1, y), inside(w, 2, x));
 }
 
+// Where the places of tap l in the last dimension have their value inside: [low, high).
+struct TapSpan {
+  int64_t first = 0, low = 0, high = 0;  // place p reads first + p * stride
+};
+std::vector<TapSpan> tap_spans(const Window& w) {
+  std::vector<TapSpan> spans;
+  const int64_t n = w.out[2], s = w.stride[2];
+  for (int64_t l = 0; l < w.kernel[2]; ++l) {
+    const int64_t first = l * w.dilation[2] - w.before[2];
+    const int64_t low = first >= 0 ? 0 : std::min((-first + s - 1) / s, n);
+    const int64_t high = first >= w.in[2] ? low : std::clamp((w.in[2] - first + s - 1) / s, low, n);
+    spans.push_back({first, low, high});
+  }
+  return spans;
+}
+
+// The larger of both; a NaN on either side stays.
+inline float larger(float value, float best) {
+  return best >= value || best != best ? best : value;
+}
+
+// One output row: the largest of its windows, the inner loop over places without a branch.
+void max_row(const Window& w, std::span<const TapSpan> spans, const Part& a, const Part& b,
+             const float* x, float* out) {
+  const int64_t s = w.stride[2];
+  std::fill_n(out, w.out[2], std::numeric_limits<float>::lowest());
+  for (int64_t i = a.first, zi = a.at; i < a.last; ++i, zi += w.dilation[0])
+    for (int64_t j = b.first, yi = b.at; j < b.last; ++j, yi += w.dilation[1]) {
+      const float* row = x + (zi * w.in[1] + yi) * w.in[2];
+      for (const TapSpan& span : spans) {
+        const float* from = row + span.first;
+        if (s == 2) {  // what most networks have: the compiler makes vectors of a constant stride
+          for (int64_t k = span.low; k < span.high; ++k) out[k] = larger(from[k * 2], out[k]);
+        } else {
+          for (int64_t k = span.low; k < span.high; ++k) out[k] = larger(from[k * s], out[k]);
+        }
+      }
+    }
+}
+
 template <class T>
 std::unique_ptr<Kernel> max_kernel(const Window& w, int64_t n_planes, const PoolRules& rules) {
   return make_kernel([=](const Operands& o) {
@@ -67,6 +108,22 @@ std::unique_ptr<Kernel> max_kernel(const Window& w, int64_t n_planes, const Pool
   });
 }
 
+// Without indices: tap by tap over whole rows.
+std::unique_ptr<Kernel> max_rows_kernel(const Window& w, int64_t n_planes) {
+  return make_kernel([=, spans = tap_spans(w)](const Operands& o) {
+    share_range(o.ops, n_planes, w.n_out() * w.n_kernel(), [&](int64_t first, int64_t last) {
+      for (int64_t z = 0; z < w.out[0]; ++z)
+        for (int64_t y = 0; y < w.out[1]; ++y) {
+          const Part a = inside(w, 0, z), b = inside(w, 1, y);
+          const int64_t at = (z * w.out[1] + y) * w.out[2];
+          for (int64_t plane = first; plane < last; ++plane)
+            max_row(w, spans, a, b, o.input<float>(0) + plane * w.n_in(),
+                    o.output<float>(0) + plane * w.n_out() + at);
+        }
+    });
+  });
+}
+
 Prepared max_pool(NodeContext& c) {
   OUTRIDER_TRY(c.require_inputs(1, 1));
   OUTRIDER_TRY(c.require_type(0, {DType::kF32, DType::kF64, DType::kI8, DType::kU8}));
@@ -83,7 +140,7 @@ Prepared max_pool(NodeContext& c) {
   const int64_t n_planes = out[0] * out[1];
   switch (c.dtype(0)) {
     case DType::kF32:
-      return max_kernel<float>(w, n_planes, rules);
+      return c.wants(1) ? max_kernel<float>(w, n_planes, rules) : max_rows_kernel(w, n_planes);
     case DType::kF64:
       return max_kernel<double>(w, n_planes, rules);
     case DType::kI8:
