@@ -48,11 +48,11 @@ Step Stepper::take(const Event& event) noexcept {
 // ---- a tick begins -----------------------------------------------------------------------------
 
 void Stepper::tick(const Event& e) {
+  if (s_.turn != Turn::kIdle) return;  // the one before has not ended
   s_.tick = e.tick;
   s_.start_ns = s_.now_ns;
   s_.engaged = e.engaged;
   s_.covered = false;
-  s_.turn = Turn::kIdle;
   ++s_.n_ticks;
   note_drops(e.dropped);
   if (lead_leads())
@@ -65,9 +65,7 @@ void Stepper::tick(const Event& e) {
 }
 
 void Stepper::note_drops(int64_t dropped) {
-  const bool first = s_.n_ticks <= l_.drop_first_ticks;
-  if (first) s_.drops = {};
-  if (!first) s_.drops.put(l_, s_.forgive_drops ? 0 : dropped);
+  if (s_.n_ticks > l_.drop_first_ticks) s_.drops.put(l_, s_.forgive_drops ? 0 : dropped);
   s_.forgive_drops = false;
 }
 

@@ -17,6 +17,7 @@ struct FakeConfig {
   int64_t n_views = 1, image_height = 4, image_width = 6;
   int64_t action_steps = 4, action_dim = 3;
   int64_t trace = 0;           // 1: port 6, a log of every stage that ever ran
+  int64_t own_ports = 1;       // 0: the ports of a policy alone, without echo, pixels and trace
   int64_t require_inputs = 1;  // 0: a run works without any
   int64_t fail_at = 0;         // tick (1 is the first) whose stage fail_stage fails with fail_code
   int64_t fail_code = -8, fail_stage = 0;

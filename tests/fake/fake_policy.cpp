@@ -274,7 +274,7 @@ int FakePolicy::copy_out(const void* data, uint64_t n_bytes, void* out, uint64_t
 int FakePolicy::get_output(uint32_t port, void* out, uint64_t capacity, uint64_t* written) {
   if (written == nullptr) return fail(FRT_ERR_INVALID, "written is NULL");
   *written = 0;
-  if (port < kActions || port >= kPortCount || (port == kTrace && config_.trace == 0))
+  if (port < kActions || port >= n_ports(config_))
     return fail(FRT_ERR_INVALID, "port %u is no output", port);
   if (port == kTrace) return copy_out(trace_.data(), trace_.size(), out, capacity, written);
   const uint64_t action_bytes = actions_.size() * sizeof(float);

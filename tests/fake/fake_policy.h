@@ -25,6 +25,10 @@ namespace outrider::fake {
 inline constexpr size_t kMaxTextBytes = 4096, kMaxStateValues = 256;
 
 enum Port : uint32_t { kImages, kPrompt, kState, kActions, kEcho, kPixels, kTrace, kPortCount };
+// The ports that a configuration asks for are the first ones.
+inline uint32_t n_ports(const FakeConfig& c) {
+  return c.own_ports == 0 ? kEcho : c.trace == 0 ? kTrace : kPortCount;
+}
 // The references that FlashRT's providers publish; `kDiamond...` are the fake's own.
 enum Ref : uint32_t {
   kInfer = 37,

@@ -71,7 +71,7 @@ bool add_ports(frt_runtime_builder b, const FakeConfig& c) {
       {"echo", FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_LAYOUT_FLAT, FRT_PORT_OUT, 0, any, 1},
       {"pixels", FRT_MODALITY_TENSOR, FRT_DTYPE_U8, FRT_LAYOUT_FLAT, FRT_PORT_OUT, 0, any, 1},
       {"trace", FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_LAYOUT_FLAT, FRT_PORT_OUT, 0, any, 1}};
-  for (const Row& r : std::span(rows).first(c.trace != 0 ? kPortCount : kTrace))
+  for (const Row& r : std::span(rows).first(n_ports(c)))
     if (frt_runtime_builder_add_port(b, r.name, r.modality, r.dtype, r.layout, r.direction,
                                      FRT_UPDATE_STAGED, r.required, r.shape, r.rank, 0, nullptr, 0,
                                      0) != 0)

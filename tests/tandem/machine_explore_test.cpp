@@ -124,10 +124,8 @@ uint64_t hash(const State& s) {
 std::vector<Event> events_of(const State& s) {
   std::vector<Event> all;
   const auto add = [&](Event e) { all.push_back(e); };
-  if (s.turn == Turn::kIdle) {
-    for (const bool engaged : {false, true})
-      add({.kind = EventKind::kTick, .tick = s.tick + 1, .engaged = engaged});
-  }
+  for (const bool engaged : {false, true})
+    add({.kind = EventKind::kTick, .tick = s.tick + 1, .engaged = engaged});
   for (const bool sound : {true, false}) {
     add({.kind = EventKind::kPong, .link = s.link, .sound = sound});
     for (const int64_t tick : {s.tick, s.tick - 1})
@@ -185,7 +183,6 @@ TEST(TandemExplore, no_reachable_state_breaks_a_promise) {
       const auto t = static_cast<Turn>(turn);
       if (t == (lead_phase ? Turn::kAwaitStandby : Turn::kAwaitLead)) continue;  // cannot be
       for (int kind = 0; kind < static_cast<int>(EventKind::kCount); ++kind) {
-        if (kind == static_cast<int>(EventKind::kTick) && t != Turn::kIdle) continue;
         EXPECT_TRUE(pairs.contains({phase * 3 + turn, kind}))
             << phase_name(static_cast<Phase>(phase)) << " turn " << turn << " event " << kind;
       }

@@ -50,9 +50,10 @@ Event any_event(Dice& dice, const State& s, int64_t& tick) {
   e.kind = static_cast<EventKind>(dice.below(static_cast<int64_t>(EventKind::kCount)));
   if (e.kind == EventKind::kStop && dice.chance(95)) e.kind = EventKind::kTick;
   if (e.kind == EventKind::kMismatch && dice.chance(95)) e.kind = EventKind::kShadow;
-  if (e.kind == EventKind::kTick && s.turn != Turn::kIdle)
+  if (e.kind == EventKind::kTick && s.turn != Turn::kIdle && dice.chance(90))
     e.kind = s.turn == Turn::kAwaitStandby ? EventKind::kStandby : EventKind::kPoint;
-  e.tick = e.kind == EventKind::kTick ? ++tick : dice.chance(80) ? tick : tick - dice.below(6) + 2;
+  if (e.kind == EventKind::kTick && s.turn == Turn::kIdle) ++tick;
+  e.tick = e.kind == EventKind::kTick ? tick : dice.chance(80) ? tick : tick - dice.below(6) + 2;
   e.epoch = dice.chance(85) ? s.epoch : s.epoch - static_cast<uint32_t>(dice.below(3)) + 1;
   e.link = dice.chance(85) ? s.link : s.link - 1;
   e.engaged = dice.chance(40);

@@ -616,6 +616,18 @@ TEST(TandemMachine, stop_ends_it_from_every_state_and_the_standby_still_answers)
   }
 }
 
+TEST(TandemMachine, a_tick_that_begins_before_the_last_one_ended_changes_nothing) {
+  for (const bool lead : {false, true}) {
+    Rig rig;
+    if (lead) rig.lead_proven();
+    rig.begin();
+    const State before = rig.state;
+    const Actions a = rig.begin(true, 5);
+    EXPECT_EQ(a.bits, 0u);
+    EXPECT_EQ(rig.state, before);
+  }
+}
+
 TEST(TandemMachine, a_lead_with_other_ports_is_never_used) {
   Rig rig;
   rig.standby_tick();

@@ -32,7 +32,7 @@ inline std::string broken_promise(const State& before, const Event& e, const Sta
   const uint32_t ends = a.bits & act::kEnds;
   if (std::popcount(ends) > 1) return "one tick ended twice";
   if (ends != 0 && after.turn != Turn::kIdle) return "ended and still waits";
-  const bool began = e.kind == EventKind::kTick;
+  const bool began = e.kind == EventKind::kTick && before.turn == Turn::kIdle;
   if (!began && before.turn == Turn::kIdle && ends != 0) return "ended without a tick";
   if (!began && before.turn != Turn::kIdle && after.turn == Turn::kIdle && ends == 0)
     return "a tick vanished";

@@ -186,6 +186,7 @@ class Sim {
   // One tick, then the rest of the period. `stall_ns`: the device itself stands still after it.
   Seen tick(bool engaged = false, int64_t stall_ns = 0) {
     ++n_ticks;
+    worst_stall_ns = std::max(worst_stall_ns, stall_ns);
     const float state[2] = {static_cast<float>(n_ticks), 1};
     EXPECT_EQ(runner->set_input(0, state, sizeof state), 0);
     runner->set_engaged(engaged);
@@ -215,6 +216,7 @@ class Sim {
   ManualClock clock;
   int64_t n_ticks = 0, unanswered = 0, double_authority = 0, stale = 0, worst_ns = 0;
   int64_t last_epoch = 0, standby_ticks = 0, lead_ticks = 0, held_ticks = 0, worst_age_ns = 0;
+  int64_t worst_stall_ns = 0;
 
  private:
   void check(const Seen& seen) {

@@ -76,6 +76,11 @@ TEST(TandemSim, FC36_no_tick_unanswered_no_double_authority_no_stale_epoch) {
     ASSERT_EQ(sim.double_authority, 0) << "seed " << seed << "\n" << weather.trace;
     ASSERT_EQ(sim.stale, 0) << "seed " << seed << "\n" << weather.trace;
     ASSERT_LE(sim.worst_ns, 50 * kSimMs) << "seed " << seed << "\n" << weather.trace;
+    // What acts is never older than the deadline of a question and the tick it is held in, plus
+    // what the device itself stood still.
+    ASSERT_LE(sim.worst_age_ns, limits.deadline_ns + limits.period_ns + sim.worst_stall_ns)
+        << "seed " << seed << "\n"
+        << weather.trace;
     // The end: whatever was, without a host the standby has every tick.
     sim.lead->die();
     sim.run(10, true);

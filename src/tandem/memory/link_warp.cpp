@@ -31,6 +31,7 @@ Result<std::unique_ptr<LinkWarp>> LinkWarp::make(WarpState& state, const Route& 
 
 Code LinkWarp::start(const CameraFrame& road, const CameraFrame& wide) noexcept {
   if (turn_ == Turn::kRunning || turn_ == Turn::kSending) return Code::kInvalid;
+  if (state_->program != program_) return Code::kInvalid;  // another one's output is elsewhere
   turn_ = Turn::kIdle;
   times_ = {};
   times_.start_ns = clock_->now_ns();

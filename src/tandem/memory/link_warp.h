@@ -25,8 +25,8 @@ class LinkWarp {
   static Result<std::unique_ptr<LinkWarp>> make(WarpState& state, const Route& route,
                                                 const Clock& clock);
 
-  // [hot] kInvalid: the frame before is still being sent, or was not waited for. Else those of
-  // warp_frames.
+  // [hot] kInvalid: the frame before is still being sent, or was not waited for, or the model has
+  // another program now. Else those of warp_frames.
   Code start(const CameraFrame& road, const CameraFrame& wide) noexcept;
   // [hot] Until the frame is in send_view(). kDevice: it is not; kInvalid: none was started.
   Code wait() noexcept;

@@ -360,6 +360,17 @@ TEST(MemoryWarp, a_frame_goes_through_its_turns_in_order) {
   EXPECT_EQ(start(), Code::kOk);
 }
 
+TEST(MemoryWarp, a_model_with_another_program_has_no_frames_for_the_old_view) {
+  Rig rig;
+  const Loaded l = load(rig);
+  one_frame(rig, *l.warp);
+  const auto old = l.loaded.state->program;
+  l.loaded.state->program = rig.program();
+  EXPECT_EQ(l.warp->start(rig.frame(0), rig.frame(1)), Code::kInvalid);
+  l.loaded.state->program = old;
+  one_frame(rig, *l.warp);
+}
+
 TEST(MemoryWarp, a_copy_that_fails_gives_no_frame) {
   Rig::Options options;
   options.grants = 0;
