@@ -41,13 +41,17 @@ constexpr Flag kCheckFlags[] = {
      "push: vision file of a PI0 or PI0.5 policy, instead of the one beside it.", parse_text},
     {"--name", "NAME", nullptr, "push: a label for people; the file's name if not given.",
      parse_text},
+    {"--sha256", "HEX", nullptr,
+     "push: the digest that the model must have; a file with another one is refused.", parse_text},
+    {"--reason", "TEXT", "the device shuts down", "power-off: one line for people.", parse_text},
     {"--timeout", "SECONDS", "60", "push: give up when nothing moves for so long.", parse_duration},
     kKeyFileFlag,
     kJsonFlag,
 };
 constexpr Positional kCheckPositionals[] = {
-    {"check|push|models|remove",
-     "Measure the link; bring a model file to the host, list what it keeps, remove a file."},
+    {"check|push|models|remove|power-off",
+     "Measure the link; bring a model file to the host, list what it keeps, remove a file; ask the "
+     "host to power off."},
     {"ENDPOINT", "tcp://HOST:PORT, usb:SERIAL."},
     {"[FILE|SHA256]", "push: the model file. remove: the digest that models and push print."}};
 
@@ -70,13 +74,52 @@ Report check_report(const link::LinkMeasurement& m, const std::vector<std::strin
           {"verdict", words}};
 }
 
+// Exit status 0: the host said that it will.
+int run_power_off(Context& context) {
+  auto dialer = make_dialer(context.args.positional(1), context.args.text("--key-file"));
+  if (!dialer) return context.fail(dialer.error());
+  link::LinkError why;
+  const int64_t deadline_ns = kClock.now_ns() + kConnectNs;
+  auto connection = link::Connection::make(
+      *dialer.value(), kClock, link_name(link::wire::kFeatures | link::wire::kFeaturePowerOff),
+      deadline_ns, why);
+  if (connection == nullptr) return context.fail(why.error, kDeadline);
+  if (!connection->has(link::wire::kFeaturePowerOff))
+    return context.fail(make_error(Code::kUnsupported,
+                                   "link power-off: the host at %s does not power off when it is "
+                                   "asked (outrider serve --power-off-file)",
+                                   connection->channel().facts().peer),
+                        kBad);
+  link::wire::PowerOff wish;
+  wish.reason.assign(context.args.text("--reason").substr(0, 200));
+  const uint64_t id = connection->next_request();
+  link::wire::Incoming in;
+  link::wire::Answer answer;
+  connection->channel().send(wish, {id, 0, 0, link::wire::kWantAnswer}, {}, deadline_ns);
+  if (connection->wait(id, in, nullptr, nullptr, deadline_ns) != link::wire::Got::kMessage ||
+      in.header.type != link::wire::type_of<link::wire::Answer>() ||
+      !link::wire::decode(in.body, answer))
+    return context.fail(make_error(Code::kNotReady, "link power-off: the host gave no answer"),
+                        kDeadline);
+  if (answer.code != 0)
+    return context.fail(make_error(static_cast<Code>(answer.code), "link power-off: %s",
+                                   shown(answer.text.view()).c_str()),
+                        kBad);
+  context.out.text("{} powers off\n", shown(connection->host().name.view()));
+  context.out.document({{"powers_off", shown(connection->host().name.view())}});
+  return kGood;
+}
+
 int run_check(Context& context) {
   const std::string& word = context.args.positional(0);
   if (is_store_verb(word)) return run_store_verb(context);
+  if (word == "power-off" && context.args.positional(2).empty()) return run_power_off(context);
   if (word != "check" || !context.args.positional(2).empty())
-    return context.fail(make_error(
-        Code::kInvalid, "link: \"%.80s\" is unknown; there are check, push, models, remove",
-        (word != "check" ? word : context.args.positional(2)).c_str()));
+    return context.fail(
+        make_error(Code::kInvalid,
+                   "link: \"%.80s\" is unknown; there are check, push, models, remove, "
+                   "power-off",
+                   (word != "check" ? word : context.args.positional(2)).c_str()));
   auto connection = connect(context.args.positional(1), context.args.text("--key-file"));
   if (!connection) return context.fail(connection.error());
   link::ProbeOptions options;

@@ -1,9 +1,14 @@
 // outrider serve: the link server for any runtime.
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/output_file.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/service_config.h"
@@ -27,6 +32,10 @@ constexpr Flag kFlags[] = {
     {"--store", "FOLDER", nullptr,
      "Keep models that devices push (outrider link push) in this folder, and serve them by digest; "
      "replaces the folder that CONFIG says.",
+     parse_text},
+    {"--power-off-file", "FILE", nullptr,
+     "Devices may ask this host to power off: the wish is written to this file, for a unit that "
+     "powers off when it appears. Without it they are refused.",
      parse_text},
     {"--plaintext", nullptr, nullptr,
      "Serve other machines without key and encryption: for a cable that is yours alone.", nullptr},
@@ -83,6 +92,20 @@ class EndSignals {
 std::string machine_name() {
   char name[65] = {};
   return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "host";
+}
+
+// A wish of an earlier run is none of this one.
+Result<void> accept_power_off(const std::string& path, link::ServerOptions& options) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+    return make_error(Code::kNotFound, "--power-off-file %s: %s", path.c_str(),
+                      std::strerror(errno));
+  options.power_off = [path](std::string_view device, std::string_view reason) {
+    log_line(LogLevel::kWarn, "serve: %s asks this host to power off: %s",
+             printable(device, 64).c_str(), printable(reason, 200).c_str());
+    return write_output(path, "power off, asked by " + printable(device, 64) + ": " +
+                                  printable(reason, 200) + "\n");
+  };
+  return {};
 }
 
 // Empty when no folder is configured.
@@ -147,6 +170,9 @@ int run(Context& context) {
     };
   }
   options.name = machine_name();
+  if (context.args.given("--power-off-file"))
+    if (auto ready = accept_power_off(context.args.text("--power-off-file"), options); !ready)
+      return context.fail(ready.error());
   if (context.args.given("--store")) config.value().store.folder = context.args.text("--store");
   auto store = open_store(config.value().store);
   if (!store) return context.fail(store.error());

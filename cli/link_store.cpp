@@ -91,6 +91,13 @@ int push(Context& context, link::Dialer& dialer) {
     teller(file, stage, n_done);
   };
   if (auto hashed = hash_files(plan.value(), tell); !hashed) return context.fail(hashed.error());
+  const std::string &wanted = context.args.text("--sha256"),
+                    &found = plan.value().files.back().sha256;
+  if (!wanted.empty() && wanted != found)
+    return context.fail(make_error(Code::kNotFound, "link push: %s has sha256 %s, wanted %s",
+                                   shown(context.args.positional(2), 200).c_str(), found.c_str(),
+                                   shown(wanted, 64).c_str()),
+                        kBad);
   const int64_t begun_ns = link_clock().now_ns();
   PushOutcome outcome;
   const auto timeout_ns = static_cast<int64_t>(context.args.real("--timeout") * 1e9);

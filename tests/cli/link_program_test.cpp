@@ -128,6 +128,45 @@ TEST_F(LinkProgram, statuses_tell_usage_refusal_and_link_apart) {
   EXPECT_EQ(run({"link", "models", "tcp://127.0.0.1:1"}).status, 3);
 }
 
+TEST_F(LinkProgram, a_host_powers_off_when_it_is_asked_and_only_where_that_was_said) {
+  const std::string flag = folder.at("power-off");
+  write(flag, "of an earlier run");
+  {
+    const Serve host(config, 0, {"--power-off-file", flag});
+    EXPECT_FALSE(fs::exists(flag));  // an old wish is none
+    const Outcome asked =
+        run({"link", "power-off", host.endpoint(), "--reason", "low battery", "--json"});
+    EXPECT_EQ(asked.status, 0) << asked.err;
+    EXPECT_NE(document(asked).find("powers_off"), nullptr);
+    EXPECT_NE(content(flag).find("low battery"), std::string::npos) << content(flag);
+    fs::remove(flag);
+    fs::create_directory(flag);  // the wish cannot be written: that is an answer, too
+    EXPECT_EQ(run({"link", "power-off", host.endpoint()}).status, 1);
+    fs::remove(flag);
+    EXPECT_EQ(run({"link", "power-off", host.endpoint(), "more"}).status, 2);
+  }
+  const Serve host(config, 0);
+  const Outcome refused = run({"link", "power-off", host.endpoint()});
+  EXPECT_EQ(refused.status, 1) << refused.err;
+  EXPECT_NE(refused.err.find("--power-off-file"), std::string::npos) << refused.err;
+  EXPECT_FALSE(fs::exists(flag));
+  EXPECT_EQ(run({"link", "power-off", "tcp://127.0.0.1:1"}).status, 3);
+}
+
+TEST_F(LinkProgram, R39_a_file_with_another_digest_is_not_pushed) {
+  const Serve host(config, 0);
+  const std::string file = random_file(1000, 5);
+  const std::string digest = store::make_model(1000, 5).info.sha256;
+  const std::string kept = folder.at("kept/" + digest + "/data");
+  const Outcome refused =
+      run({"link", "push", host.endpoint(), file, "--sha256", std::string(64, 'a')});
+  EXPECT_EQ(refused.status, 1) << refused.err;
+  EXPECT_NE(refused.err.find(digest), std::string::npos) << refused.err;
+  EXPECT_FALSE(fs::exists(kept));
+  EXPECT_EQ(run({"link", "push", host.endpoint(), file, "--sha256", digest}).status, 0);
+  EXPECT_TRUE(fs::exists(kept));
+}
+
 TEST_F(LinkProgram, a_store_that_is_written_wrongly_is_refused_with_its_line) {
   const auto refused = [&](const std::string& text) {
     return run({"serve", write(folder.at("bad.json"), text)});

@@ -129,6 +129,7 @@ bool Peer::take(const wire::Incoming& in, Got got) {
   }
   if (type == wire::type_of<wire::Pong>()) return true;
   if (type == wire::type_of<wire::Bye>()) return on_bye();
+  if (type == wire::type_of<wire::PowerOff>()) return on_power_off(in);
   if (type == wire::type_of<wire::Input>()) return on_input(in);
   if (type == wire::type_of<wire::Run>()) return on_run(in);
   if (type == wire::type_of<wire::Status>() || type == wire::type_of<wire::Probe>())
@@ -182,6 +183,19 @@ bool Peer::end(Cause cause, const char* text) {
 bool Peer::on_bye() {
   if (lease_.instance) core_->models.release(lease_);
   return false;
+}
+
+bool Peer::on_power_off(const wire::Incoming& in) {
+  wire::PowerOff wish;
+  if (!wire::decode(in.body, wish)) return end(Cause::kProtocol, "a broken POWER_OFF");
+  wire::Answer reply;
+  Result<void> done =
+      core_->power_off != nullptr
+          ? (*core_->power_off)(hello_.name.view(), wish.reason.view())
+          : make_error(Code::kUnsupported, "this host does not power off when it is asked");
+  reply.code = to_abi(done.code());
+  reply.text.assign(done.error().message());
+  return answer(reply, in.header.request_id);
 }
 
 // ---- hello and open

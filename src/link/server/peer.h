@@ -4,6 +4,7 @@
 // is how the simulator runs it.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -38,6 +39,9 @@ struct ServerCore {
   // The JSON document of a STATUS_REPLY.
   std::string (*status)(const void* user) = nullptr;
   const void* user = nullptr;
+  // What a device's wish to power this host off does; nullptr: it is refused.
+  const std::function<Result<void>(std::string_view device, std::string_view reason)>* power_off =
+      nullptr;
   store::Store* store = nullptr;  // of models that devices push; the STORE messages need it
 };
 
@@ -89,6 +93,7 @@ class Peer final : private wire::PayloadPlace {
   bool send_telemetry(const wire::Header& asked, uint32_t return_bytes);
   bool send_status(uint64_t request_id);
   bool on_bye();
+  bool on_power_off(const wire::Incoming& in);
 
   void show();
   void take_buffers();

@@ -19,6 +19,8 @@ struct ServerOptions {
   std::function<Result<std::unique_ptr<Transport>>(std::unique_ptr<Transport>, int64_t deadline_ns)>
       secure;
   bool plaintext = false;
+  // Told when a device asks this host to power off; empty: such a wish is refused.
+  std::function<Result<void>(std::string_view device, std::string_view reason)> power_off;
   std::shared_ptr<store::Store> store;  // of models that devices push; without one they cannot
 };
 

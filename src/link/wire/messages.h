@@ -14,6 +14,7 @@ inline constexpr uint64_t kFeaturePush = 1;   // outputs that were read before r
 inline constexpr uint64_t kFeatureProbe = 2;  // PROBE is answered
 inline constexpr uint64_t kFeatureStore =
     4;  // the host keeps models: the STORE messages are answered
+inline constexpr uint64_t kFeaturePowerOff = 8;  // the host powers off when it is asked: POWER_OFF
 inline constexpr uint64_t kFeatures = kFeaturePush | kFeatureProbe;
 
 inline constexpr uint16_t kMaxPorts = 256, kMaxStages = 256, kMaxViews = 64;
@@ -577,10 +578,22 @@ struct StoreRemove {
   bool operator==(const StoreRemove&) const = default;
 };
 
+struct PowerOff {
+  Text<200> reason;
+  static constexpr auto wire_table() {
+    return table(
+        {"POWER_OFF", 27, Sender::kDevice, Priority::kControl, 0,
+         "Asks the host to power off, because the device does. Answered with ANSWER before "
+         "it happens (-3: this host does not). Needs no OPEN, waits for no run."},
+        field<&PowerOff::reason>("reason", "one line for people"));
+  }
+  bool operator==(const PowerOff&) const = default;
+};
+
 using Messages =
     std::tuple<Hello, HelloReply, Open, OpenReply, Input, Answer, Run, RunReply, Read, ReadReply,
                Prepare, Ping, Pong, Probe, ProbeReply, Status, StatusReply, Fault, Bye, StorePush,
-               StoreState, StoreChunk, StoreEnd, StoreList, StoreListReply, StoreRemove>;
+               StoreState, StoreChunk, StoreEnd, StoreList, StoreListReply, StoreRemove, PowerOff>;
 
 // Calls visit.template operator()<M>() for every message.
 template <class Visit>
