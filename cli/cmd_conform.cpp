@@ -1,7 +1,11 @@
 // outrider conform: the ABI contract suite against any provider.
 //
 // The suite runs in a process of its own: a provider that crashes or never returns costs one line
-// of the report, and standard output still carries one document.
+// of the report, and standard output still carries one document. With --adapter it is the adapter
+// of a driving stack that is checked (include/outrider/adapter.h); that one is loaded here.
+#include <dlfcn.h>
+
+#include "adapter/conform.h"
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
@@ -15,11 +19,51 @@ constexpr Flag kFlags[] = {
     {"--call-timeout", "SECONDS", "50",
      "Longest that one call into the provider may take; it is killed then and the check fails.",
      parse_duration},
+    {"--adapter", "FILE.so", nullptr,
+     "Check the adapter that this shared object exports (outrider_adapter) instead of a provider.",
+     parse_text},
     kJsonFlag,
 };
 constexpr Positional kPositionals[] = {
-    {"PROVIDER.so", "Shared object with the open symbol of the model-runtime ABI."},
-    {"CONFIG", "Open configuration it accepts."}};
+    {"[PROVIDER.so]", "Shared object with the open symbol of the model-runtime ABI."},
+    {"[CONFIG]", "Open configuration it accepts."}};
+
+// Name, outcome and reason of each check, the last line, the document: as a provider's report.
+int run_adapter(Context& context, const std::string& path) {
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* why = ::dlerror();
+    return context.fail(
+        make_error(Code::kNotFound, "--adapter: %s", shown(why != nullptr ? why : path).c_str()),
+        kUsage);
+  }
+  using Get = const outrider_adapter_v1* (*)();
+  const auto get = reinterpret_cast<Get>(::dlsym(library, OUTRIDER_ADAPTER_SYMBOL));
+  if (get == nullptr)
+    return context.fail(make_error(Code::kNotFound, "--adapter: %s exports no \"%s\"",
+                                   shown(path, 300).c_str(), OUTRIDER_ADAPTER_SYMBOL));
+  const outrider_adapter_v1* found = get();
+  const auto checks = adapter::conform(found);
+  int n_failed = 0;
+  Report rows = Report::array(), overridden = Report::array();
+  for (const adapter::Check& check : checks) {
+    n_failed += check.passed ? 0 : 1;
+    const char* outcome = check.passed ? "passed" : "failed";
+    const std::string detail = check.passed ? std::string() : check.detail;
+    context.out.text("{:<8}{}{}{}\n", outcome, check.name, detail.empty() ? "" : ": ", detail);
+    rows.push_back({{"name", check.name}, {"outcome", outcome}, {"detail", detail}});
+  }
+  const int n_passed = static_cast<int>(checks.size()) - n_failed;
+  if (n_failed == 0)
+    for (const std::string& name : adapter::overridden(*found)) overridden.push_back(name);
+  context.out.text("{} passed, {} failed\n", n_passed, n_failed);
+  context.out.document({{"adapter", path},
+                        {"passed", n_passed},
+                        {"failed", n_failed},
+                        {"overridden", std::move(overridden)},
+                        {"checks", std::move(rows)}});
+  return n_failed > 0 ? kBad : kGood;  // the library stays: its hooks may have made threads
+}
 
 void tell_progress(Output& out, const host::ConformProgress& now) {
   out.progress(fmt::format("conform: \"{}\" for {:.0f} s, {} for {:.0f} s", now.check, now.check_s,
@@ -28,6 +72,17 @@ void tell_progress(Output& out, const host::ConformProgress& now) {
 
 int run(Context& context) {
   const std::string &provider = context.args.positional(0), &path = context.args.positional(1);
+  if (context.args.given("--adapter")) {
+    if (!provider.empty())
+      return context.fail(make_error(Code::kInvalid, "conform: --adapter beside %s: one at a time",
+                                     shown(provider, 200).c_str()));
+    return run_adapter(context, context.args.text("--adapter"));
+  }
+  if (provider.empty() || path.empty())
+    return context.fail(make_error(Code::kInvalid,
+                                   "conform: %s is missing (outrider conform "
+                                   "--help)",
+                                   provider.empty() ? "PROVIDER.so" : "CONFIG"));
   Wish wish;
   wish.provider = provider;
   auto resolved = resolve(path, wish);
