@@ -36,6 +36,8 @@ class Holder {
   virtual Result<Loan> lend() = 0;
   // The borrower is gone, however: nothing of its session may reach the next one.
   virtual void take_back(int64_t now_ns) = 0;
+  // ... that did nothing with it and said so: it may stay where it is.
+  virtual void returned_unused(const Request& seen) = 0;
   virtual Result<void> bounce(int64_t now_ns) = 0;
   // Every half second at least, and when descriptor() is readable.
   virtual void step(int64_t now_ns, bool lent) = 0;
@@ -57,6 +59,7 @@ class UsbHolder final : public Holder {
   bool opened() const override { return port_ != nullptr; }
   Result<Loan> lend() override;
   void take_back(int64_t now_ns) override;
+  void returned_unused(const Request& seen) override;
   Result<void> bounce(int64_t now_ns) override;
   void step(int64_t now_ns, bool lent) override;
   Presence presence() override;
@@ -84,6 +87,7 @@ class TcpHolder final : public Holder {
   bool opened() const override { return bool(socket_.fd); }
   Result<Loan> lend() override;
   void take_back(int64_t now_ns) override;
+  void returned_unused(const Request&) override {}
   Result<void> bounce(int64_t now_ns) override;
   void step(int64_t, bool) override {}
   Presence presence() override;

@@ -131,6 +131,11 @@ void Lender::answer(Asker& asker, const std::string& line, int64_t now_ns) {
   if (!asker.holds) return say(asker, refusal("the link is not lent to you", false));
   Reply reply;
   reply.ok = true;
+  if (request.value().op == Op::kReturn) {
+    asker.unused = request.value();
+    asker.gone = true;  // nothing that it says after this counts
+    return;
+  }
   if (request.value().op == Op::kServer) {
     server_ = request.value().server;
     server_known_ = true;
@@ -168,6 +173,7 @@ void Lender::take_back(Asker& asker, int64_t now_ns) {
   log_line(LogLevel::kInfo, "owner: %s (pid %lld) returned the link", borrower_->name.c_str(),
            static_cast<long long>(borrower_->pid));
   borrower_.reset();
+  if (asker.unused) return holder_->returned_unused(*asker.unused);
   holder_->take_back(now_ns);
 }
 

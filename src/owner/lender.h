@@ -52,6 +52,7 @@ class Lender {
     int64_t pid = 0;
     bool holds = false, gone = false;
     int64_t heard_ns = 0;
+    std::optional<Request> unused = {};  // said that it did nothing with the loan
   };
   void accept_all(int64_t now_ns);
   void hear(Asker& asker, int64_t now_ns);

@@ -21,6 +21,7 @@ class NoHolder final : public Holder {
   bool opened() const override { return false; }
   Result<Loan> lend() override { return make_error(Code::kDevice, "the link is off"); }
   void take_back(int64_t) override {}
+  void returned_unused(const Request&) override {}
   Result<void> bounce(int64_t) override { return make_error(Code::kDevice, "the link is off"); }
   void step(int64_t, bool) override {}
   Presence presence() override { return {}; }

@@ -82,6 +82,11 @@ void UsbHolder::take_back(int64_t now_ns) {
   back_ns_ = now_ns + kOffBusNs;
 }
 
+void UsbHolder::returned_unused(const Request& seen) {
+  if (port_ == nullptr) return;
+  port_->take_back(seen.enabled, seen.opened, static_cast<uint32_t>(seen.n_sessions));
+}
+
 Result<void> UsbHolder::bounce(int64_t now_ns) {
   if (port_ == nullptr) return make_error(Code::kNotReady, "the gadget is not there");
   take_back(now_ns);

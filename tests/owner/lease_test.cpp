@@ -167,6 +167,29 @@ TEST(OwnerLease, a_borrower_killed_by_SIGKILL_returns_what_it_had) {
   EXPECT_EQ(holder.n_taken_back, 6);
 }
 
+TEST(OwnerLease, a_borrower_that_did_nothing_says_so_and_costs_nobody_the_bus) {
+  FakeHolder holder;
+  Served owner(holder);
+  {
+    auto lease = Lease::borrow(owner.path, "model", soon(2 * kSec));
+    ASSERT_TRUE(lease);
+    lease.value().return_unused(true, false, 7);
+  }
+  EXPECT_TRUE(owner.becomes_lent(false));
+  EXPECT_EQ(holder.n_taken_back, 0);
+  EXPECT_EQ(holder.n_unused, 1);
+  EXPECT_TRUE(holder.seen.enabled);
+  EXPECT_FALSE(holder.seen.opened);
+  EXPECT_EQ(holder.seen.n_sessions, 7);
+  // Said by somebody who has nothing it changes nothing.
+  auto lease = Lease::borrow(owner.path, "model", soon(2 * kSec));
+  ASSERT_TRUE(lease);
+  const Fd stranger = dial(owner.path);
+  say(stranger, "{\"op\":\"return\"}\n");
+  EXPECT_EQ(hear(stranger).rfind("{\"ok\":false", 0), 0u);
+  EXPECT_TRUE(owner.borrower().has_value());
+}
+
 TEST(OwnerLease, one_borrower_at_a_time_and_the_second_waits_for_its_turn) {
   FakeHolder holder;
   Served owner(holder);

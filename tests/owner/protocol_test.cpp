@@ -33,6 +33,16 @@ TEST(OwnerProtocol, what_is_written_is_read_back) {
   text.pop_back();
   ASSERT_TRUE(read_request(text)) << read_request(text).error().text;
   EXPECT_EQ(read_request(text).value().server, server.server);
+  Request back;
+  back.op = Op::kReturn;
+  back.opened = true;
+  back.n_sessions = UINT32_MAX;
+  text = to_line(back);
+  text.pop_back();
+  ASSERT_TRUE(read_request(text)) << read_request(text).error().text;
+  EXPECT_TRUE(read_request(text).value().opened);
+  EXPECT_FALSE(read_request(text).value().enabled);
+  EXPECT_EQ(read_request(text).value().n_sessions, UINT32_MAX);
   text = to_line(usb_reply());
   text.pop_back();
   const auto usb = read_reply(text);
@@ -55,6 +65,8 @@ TEST(OwnerProtocol, fields_out_of_range_are_refused_by_name) {
       {R"({"op":"server","device":"\u0007"})", "device"},
       {R"({"op":"borrow","name":""})", "name"},
       {R"({"op":"borrow","name":7})", "name"},
+      {R"({"op":"return","enabled":1})", "enabled"},
+      {R"({"op":"return","sessions":4294967296})", "sessions"},
       {R"({"name":"x"})", "op"},
       {R"({"op":"sleep"})", "op"}};
   for (const auto& [text, field] : bad) {

@@ -6,8 +6,8 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -130,7 +130,8 @@ class FakeHolder final : public Holder {
   void close() override { is_open = false, ++n_closes; }
   bool opened() const override { return is_open; }
   Result<Loan> lend() override {
-    if (off_ns > 0 && now_ns < back_ns) return make_error(Code::kNotReady, "off the bus for a moment");
+    if (off_ns > 0 && now_ns < back_ns)
+      return make_error(Code::kNotReady, "off the bus for a moment");
     Loan loan;
     loan.reply.ok = true;
     loan.reply.medium = Medium::kTcp;
@@ -143,6 +144,10 @@ class FakeHolder final : public Holder {
     ++n_taken_back;
     back_ns = at_ns + off_ns;
   }
+  void returned_unused(const Request& request) override {
+    ++n_unused;
+    seen = request;
+  }
   Result<void> bounce(int64_t) override {
     ++n_bounces;
     return {};
@@ -153,7 +158,8 @@ class FakeHolder final : public Holder {
   link::Fd reading, writing;
   bool is_open = false, here = false;
   std::string open_error;
-  int n_opens = 0, n_closes = 0, n_taken_back = 0, n_bounces = 0;
+  int n_opens = 0, n_closes = 0, n_taken_back = 0, n_bounces = 0, n_unused = 0;
+  Request seen;
   int64_t back_ns = 0, now_ns = 0, off_ns = 0;
 };
 

@@ -57,6 +57,11 @@ class FakePort final : public LendablePort {
   explicit FakePort(PortState& state) : s_(state) { s_.alive = true; }
   ~FakePort() override { s_.alive = false; }
   LentGadget lend() const noexcept override { return s_.lent; }
+  void take_back(bool enabled, bool opened, uint32_t n_sessions) noexcept override {
+    s_.lent.enabled = enabled;
+    s_.lent.opened = opened;
+    s_.lent.n_sessions = n_sessions;
+  }
   bool configured() noexcept override { return false; }
   HostEvent next_event(int64_t) noexcept override {
     if (s_.events.empty()) return HostEvent::kNone;
@@ -140,6 +145,22 @@ TEST(OwnerUsbHolder, a_returned_gadget_leaves_the_bus_for_half_a_second) {
   EXPECT_TRUE(g.holder->lend());
   ASSERT_TRUE(g.holder->bounce(9 * kSec));
   EXPECT_EQ(g.port.steps.back(), "unbind");
+}
+
+TEST(OwnerUsbHolder, a_gadget_that_was_not_used_stays_on_the_bus_with_what_the_host_did) {
+  Gadgets g;
+  ASSERT_TRUE(g.holder->open());
+  g.holder->step(kSec, false);
+  Request seen;
+  seen.op = Op::kReturn;
+  seen.enabled = seen.opened = true;
+  seen.n_sessions = 9;
+  g.holder->returned_unused(seen);
+  EXPECT_EQ(g.port.steps, Steps{"bind"});
+  const auto loan = g.holder->lend();
+  ASSERT_TRUE(loan);
+  EXPECT_TRUE(loan.value().reply.opened);
+  EXPECT_EQ(loan.value().reply.n_sessions, 9);
 }
 
 TEST(OwnerUsbHolder, presence_is_what_the_controller_says_now) {

@@ -71,8 +71,10 @@ void pause_until(int64_t until_ns) {
   ::nanosleep(&pause, nullptr);
 }
 
-Result<std::unique_ptr<link::Transport>> stream_over_usb(const Reply& facts, Fd& ep0, Fd& udc,
+// A host that does not come costs nobody the bus: it may be about to.
+Result<std::unique_ptr<link::Transport>> stream_over_usb(Lease& lease, Fd& ep0, Fd& udc,
                                                          int64_t deadline_ns) {
+  const Reply& facts = lease.facts();
   using namespace link::usb;
   LentGadget lent;
   lent.place = {facts.gadget, facts.mount, facts.controller, facts.controllers};
@@ -83,23 +85,35 @@ Result<std::unique_ptr<link::Transport>> stream_over_usb(const Reply& facts, Fd&
   lent.n_sessions = static_cast<uint32_t>(facts.n_sessions);
   auto port = adopt_ffs_port(lent);
   if (!port) return port.error();
+  const LendablePort& state = *port.value();
   auto gadget =
       std::make_unique<Gadget>(std::move(port.value()), facts.serial, GadgetTimers::standard());
-  OUTRIDER_TRY(gadget->wait_session(deadline_ns));
+  if (auto session = gadget->wait_session(deadline_ns); !session) {
+    if (session.code() == Code::kNotReady) {
+      const auto kept = gadget->release();  // its events are over: the state stands still
+      const LentGadget seen = state.lend();
+      lease.return_unused(seen.enabled, seen.opened, seen.n_sessions);
+    }
+    return session.error();
+  }
   GadgetStreamOptions options;
   options.reader_priority = kReaderPriority;
   options.speed_mbit_s = controller_speed_mbit_s(lent.place);
   return make_gadget_stream(std::move(gadget), std::move(options));
 }
 
-Result<std::unique_ptr<link::Transport>> stream_over_tcp(const Reply& facts, Fd& listening,
+Result<std::unique_ptr<link::Transport>> stream_over_tcp(Lease& lease, Fd& listening,
                                                          int64_t deadline_ns) {
+  const Reply& facts = lease.facts();
   link::TcpSocket socket{Fd(::fcntl(listening.get(), F_DUPFD_CLOEXEC, 0)), facts.endpoint,
                          facts.local_only};
   auto listener = link::adopt_tcp(std::move(socket));
   if (!listener) return listener.error();
   auto stream = listener.value()->accept(deadline_ns);
-  if (!stream) return stream.error();
+  if (!stream) {
+    lease.return_unused(false, false, 0);
+    return stream.error();
+  }
   // The far end has one link: an older dial is one that it gave up.
   for (;;) {
     auto newer = listener.value()->accept(0);
@@ -194,6 +208,18 @@ Result<void> Lease::bounce() {
   return {};
 }
 
+void Lease::return_unused(bool enabled, bool opened, uint32_t n_sessions) noexcept {
+  try {
+    Request request;
+    request.op = Op::kReturn;
+    request.enabled = enabled;
+    request.opened = opened;
+    request.n_sessions = n_sessions;
+    (void)send_line(socket_.get(), to_line(request));
+  } catch (...) {  // no memory for the line: the bus is left for a moment
+  }
+}
+
 bool Lease::alive() const noexcept {
   if (!socket_) return false;
   char one = 0;
@@ -203,8 +229,8 @@ bool Lease::alive() const noexcept {
 
 Result<std::unique_ptr<link::Transport>> Lease::connect(Lease lease, int64_t deadline_ns) {
   auto stream = lease.facts_.medium == Medium::kUsb
-                    ? stream_over_usb(lease.facts_, lease.lent_[0], lease.lent_[1], deadline_ns)
-                    : stream_over_tcp(lease.facts_, lease.lent_[0], deadline_ns);
+                    ? stream_over_usb(lease, lease.lent_[0], lease.lent_[1], deadline_ns)
+                    : stream_over_tcp(lease, lease.lent_[0], deadline_ns);
   if (!stream) return stream.error();
   return std::unique_ptr<link::Transport>(
       std::make_unique<LentStream>(std::move(lease), std::move(stream.value())));

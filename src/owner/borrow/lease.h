@@ -27,6 +27,9 @@ class Lease {
   // 5 s, 10 s: the loan is over), kDevice.
   Result<void> tell_server(const ServerFacts& server);
   Result<void> bounce();
+  // [any] Before the lease ends: nothing was done with what was lent, the device may stay on the
+  // bus. Without it the owner takes it off for a moment.
+  void return_unused(bool enabled, bool opened, uint32_t n_sessions) noexcept;
   bool alive() const noexcept;  // the owner has not ended it
 
   // [setup] The next stream over what was lent; it keeps the lease and returns it when it ends. Of

@@ -1,6 +1,7 @@
 #include "owner/borrow/protocol.h"
 
 #include <cstring>
+#include <iterator>
 
 #include "base/json.h"
 #include "base/printable.h"
@@ -10,7 +11,7 @@ namespace {
 
 constexpr int64_t kMaxSleepS = 7 * 24 * 3600;
 constexpr size_t kMaxPathBytes = 256;
-constexpr const char* kOps[] = {"borrow", "bounce", "server"};
+constexpr const char* kOps[] = {"borrow", "bounce", "server", "return"};
 constexpr const char* kMedia[] = {"none", "usb", "tcp"};
 
 // Reads the fields of one object; the first fault is kept.
@@ -110,6 +111,11 @@ std::string to_line(const Request& request) {
     add(out, "backend", request.server.backend, kMaxTextBytes);
     add(out, "software", request.server.software, kMaxTextBytes);
   }
+  if (request.op == Op::kReturn) {
+    add(out, "enabled", request.enabled);
+    add(out, "opened", request.opened);
+    add(out, "sessions", request.n_sessions);
+  }
   return out + "}\n";
 }
 
@@ -120,14 +126,16 @@ Result<Request> read_request(std::string_view line) {
   const std::string op = of.text("op", 16, true);
   Request out;
   bool known = false;
-  for (size_t i = 0; i < 3; ++i) {
+  for (size_t i = 0; i < std::size(kOps); ++i) {
     if (op != kOps[i]) continue;
     out.op = static_cast<Op>(i);
     known = true;
   }
   OUTRIDER_TRY(of.result());
   if (!known)
-    return make_error(Code::kInvalid, "owner: request: op \"%s\", known are borrow, bounce, server",
+    return make_error(Code::kInvalid,
+                      "owner: request: op \"%s\", known are borrow, bounce, server, "
+                      "return",
                       op.c_str());
   if (out.op == Op::kBorrow) {
     out.name = of.text("name", kMaxNameBytes, true);
@@ -143,6 +151,11 @@ Result<Request> read_request(std::string_view line) {
     out.server.device = of.text("device", kMaxTextBytes, false);
     out.server.backend = of.text("backend", kMaxTextBytes, false);
     out.server.software = of.text("software", kMaxTextBytes, false);
+  }
+  if (out.op == Op::kReturn) {
+    out.enabled = of.flag("enabled");
+    out.opened = of.flag("opened");
+    out.n_sessions = of.integer("sessions", UINT32_MAX);
   }
   OUTRIDER_TRY(of.result());
   return out;

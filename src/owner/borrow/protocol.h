@@ -22,6 +22,7 @@ enum class Op : uint8_t {
   kBorrow,  // name
   kBounce,  // off the bus and back on: the only way to free a write that hangs
   kServer,  // what the far end said of itself
+  kReturn,  // given back as it was lent: no session was begun, the device may stay on the bus
 };
 
 // Of the far end's hello.
@@ -36,6 +37,9 @@ struct Request {
   Op op = Op::kBorrow;
   std::string name;  // kBorrow: 1 to 64 of A-Z a-z 0-9 . _ -
   ServerFacts server;
+  // kReturn: what the host did meanwhile.
+  bool enabled = false, opened = false;
+  int64_t n_sessions = 0;
 };
 
 enum class Medium : uint8_t { kNone, kUsb, kTcp };

@@ -35,6 +35,11 @@ class FfsPort final : public LendablePort {
   LentGadget lend() const noexcept override {
     return {place_, ep0_, udc_, enabled_, opened_, n_sessions_};
   }
+  void take_back(bool enabled, bool opened, uint32_t n_sessions) noexcept override {
+    enabled_ = enabled;
+    opened_ = enabled && opened;
+    n_sessions_ = n_sessions;
+  }
 
   bool configured() noexcept override;
   HostEvent next_event(int64_t until_ns) noexcept override;
@@ -253,10 +258,10 @@ Result<std::unique_ptr<LendablePort>> open_ffs_port(const GadgetPlace& place) {
   return std::unique_ptr<LendablePort>(std::move(port));
 }
 
-Result<std::unique_ptr<GadgetPort>> adopt_ffs_port(const LentGadget& lent) {
+Result<std::unique_ptr<LendablePort>> adopt_ffs_port(const LentGadget& lent) {
   auto port = std::make_unique<FfsPort>(lent.place);
   OUTRIDER_TRY(port->adopt(lent));
-  return std::unique_ptr<GadgetPort>(std::move(port));
+  return std::unique_ptr<LendablePort>(std::move(port));
 }
 
 uint32_t controller_speed_mbit_s(const GadgetPlace& place) {

@@ -19,6 +19,8 @@ class LendablePort : public GadgetPort {
  public:
   // [any] The descriptors stay this port's. The lender asks for no event until it has them back.
   virtual LentGadget lend() const noexcept = 0;
+  // What a borrower saw, that gave the gadget back as it was: on the bus, no session begun.
+  virtual void take_back(bool enabled, bool opened, uint32_t n_sessions) noexcept = 0;
 };
 
 // [setup] Opens ep0 and writes descriptors and strings; the gadget is ready to be bound. Errors:
@@ -27,7 +29,7 @@ Result<std::unique_ptr<LendablePort>> open_ffs_port(const GadgetPlace& place);
 
 // [setup] A borrower's port: the gadget is bound, and what the host did before the loan comes as
 // its first events. Takes both descriptors. Errors: kDevice (kernel AIO refused).
-Result<std::unique_ptr<GadgetPort>> adopt_ffs_port(const LentGadget& lent);
+Result<std::unique_ptr<LendablePort>> adopt_ffs_port(const LentGadget& lent);
 
 // Nominal speed of what the controller is connected to, Mbit/s; 0 unknown.
 uint32_t controller_speed_mbit_s(const GadgetPlace& place);

@@ -64,10 +64,19 @@ Gadget::Gadget(std::unique_ptr<GadgetPort> port, std::string serial, const Gadge
 }
 
 Gadget::~Gadget() {
+  if (port_ == nullptr) return;
   end_session();
   stop_ = true;
   port_->wake_events();
   events_.join();
+}
+
+std::unique_ptr<GadgetPort> Gadget::release() noexcept {
+  stop_ = true;
+  port_->wake_events();
+  events_.join();
+  on_bus_ = false;
+  return std::move(port_);
 }
 
 void Gadget::follow_events() noexcept {

@@ -64,6 +64,10 @@ class Gadget {
   // leave_bus(), and the endpoints are closed: no read may be running.
   void end_session() noexcept;
 
+  // Gives the port up as it is, on the bus and all. Only while no session was followed; nothing may
+  // be asked of this object afterwards.
+  std::unique_ptr<GadgetPort> release() noexcept;
+
   bool dead() const noexcept;
   GadgetPort& port() noexcept { return *port_; }
   const std::string& serial() const noexcept { return serial_; }
@@ -73,7 +77,7 @@ class Gadget {
   void follow_events() noexcept;
   Result<void> get_on_bus(int64_t deadline_ns);
 
-  const std::unique_ptr<GadgetPort> port_;
+  std::unique_ptr<GadgetPort> port_;
   const std::string serial_;
   const GadgetTimers timers_;
   mutable std::mutex mutex_;

@@ -2,7 +2,10 @@
 // kernel AIO and libusb code against each other. guest_test.cpp starts it there. Run by hand on a
 // machine with a spare controller it makes a real gadget, so it is not named like a test.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -17,6 +20,8 @@
 #include "link/transport/usb/host_listener.h"
 #include "link/transport/usb/libusb_port.h"
 #include "link/transport/usb/usb_gadget.h"
+#include "owner/borrow/lease.h"
+#include "owner/lender.h"
 
 namespace outrider::link::usb {
 namespace {
@@ -313,6 +318,97 @@ TEST_F(UsbGuest, a_runtime_is_served_over_the_cable_byte_for_byte) {
   std::printf("%u ticks of two pictures up, a chunk down, one unplugging: %.0f ms\n", kTicks,
               double(now_ns() - start_ns) * 1e-6);
   EXPECT_EQ(remote.value()->counters().reconnects, 1);
+}
+
+// The gadget in an owner's hands: ep0 and the bus attribute travel to each borrower, and what was
+// lent comes back from one that closes and from one that is killed.
+class UsbOwner : public ::testing::Test {
+ protected:
+  static constexpr char kSocket[] = "/tmp/owner.sock";
+  UsbOwner()
+      : holder_(linux_setup(), GadgetSettings{}, "OWNED1", open_ffs_port),
+        lender_(holder_, [](const owner::Borrower&) {
+          owner::Reply yes;
+          yes.ok = true;
+          return yes;
+        }) {}
+  void SetUp() override {
+    auto opened = holder_.open();
+    ASSERT_TRUE(opened) << opened.error().text;
+    ASSERT_TRUE(lender_.open(kSocket, 0600));
+    thread_ = std::thread([this] {
+      while (!stop_) {
+        lender_.serve(now_ns());
+        holder_.step(now_ns(), lender_.borrower().has_value());
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+    register_usb_host();
+    auto listening = listen_transport(parse_endpoint("usb:OWNED1").value());
+    ASSERT_TRUE(listening) << listening.error().text;
+    listener_ = std::move(listening.value());
+  }
+  void TearDown() override {
+    listener_.reset();
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+    holder_.close();
+  }
+  // What a borrower does: borrows, connects, says its word.
+  static std::unique_ptr<Transport> borrow(const std::vector<std::byte>& word) {
+    auto lease = owner::Lease::borrow(kSocket, "guest", soon_ns(15 * kSecond));
+    EXPECT_TRUE(lease) << lease.error().text;
+    if (!lease) return nullptr;
+    auto stream = owner::Lease::connect(std::move(lease.value()), soon_ns(20 * kSecond));
+    EXPECT_TRUE(stream) << stream.error().text;
+    if (!stream) return nullptr;
+    EXPECT_EQ(send_all(*stream.value(), word, soon_ns(5 * kSecond)).io, Io::kDone);
+    return std::move(stream.value());
+  }
+  owner::UsbHolder holder_;
+  owner::Lender lender_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+  std::unique_ptr<Listener> listener_;
+};
+
+TEST_F(UsbOwner, a_lent_gadget_serves_one_borrower_after_another_killed_ones_too) {
+  for (int round = 0; round < 3; ++round) {
+    const auto word = pattern(kGridBytes, 40u + uint32_t(round));
+    const bool killed = round == 1;
+    std::unique_ptr<Transport> device;
+    pid_t child = 0;
+    std::thread borrowing;
+    if (killed) {
+      child = ::fork();
+      if (child == 0) {
+        auto mine = borrow(word);
+        for (;;) ::pause();
+      }
+    } else {
+      borrowing = std::thread([&] { device = borrow(word); });
+    }
+    auto host = listener_->accept(soon_ns(30 * kSecond));
+    if (borrowing.joinable()) borrowing.join();
+    ASSERT_TRUE(host) << round << ": " << host.error().text;
+    EXPECT_EQ(receive_exactly(*host.value(), word.size(), word.size(), soon_ns(10 * kSecond)), word)
+        << round;
+    if (killed) {
+      ASSERT_EQ(::kill(child, SIGKILL), 0);
+      ::waitpid(child, nullptr, 0);
+    } else {
+      ASSERT_NE(device, nullptr);
+      const auto back = pattern(20'000, 90u + uint32_t(round));
+      EXPECT_EQ(send_all(*host.value(), back, soon_ns(5 * kSecond)).io, Io::kDone);
+      EXPECT_EQ(receive_exactly(*device, back.size(), 1 << 16, soon_ns(5 * kSecond)), back);
+      device.reset();
+    }
+    std::byte bytes[4096];
+    Moved moved;
+    while ((moved = host.value()->receive(bytes, soon_ns(10 * kSecond))).io == Io::kDone) {
+    }
+    EXPECT_EQ(moved.io, Io::kGone) << io_name(moved.io);
+  }
 }
 
 }  // namespace

@@ -46,12 +46,12 @@ TEST(UsbInAGuest, gadget_and_host_code_run_on_the_kernels_own_usb_stack) {
     GTEST_SKIP() << "qemu-system-x86, busybox-static, cpio or kmod is not installed";
   const std::string program = std::string(OUTRIDER_BUILD_DIR) + "/bin/usb_guest_program";
   const std::string provider = std::string(OUTRIDER_BUILD_DIR) + "/lib/provider_fake.so";
-  const Ran ran = run("bash '" + tool_path() + "' -t 240 -f '" + provider + "' '" + program +
+  const Ran ran = run("bash '" + tool_path() + "' -t 300 -f '" + provider + "' '" + program +
                       "' --gtest_color=no");
   if (ran.status == 2 && ran.output.find("no kernel package") != std::string::npos)
     GTEST_SKIP() << "no kernel package to boot: run apt-get update";
   EXPECT_EQ(ran.status, 0) << ran.output;
-  EXPECT_NE(ran.output.find("[  PASSED  ] 10 tests."), std::string::npos) << ran.output;
+  EXPECT_NE(ran.output.find("[  PASSED  ] 11 tests."), std::string::npos) << ran.output;
 }
 
 }  // namespace
