@@ -32,7 +32,8 @@ class SplitRegexCompiler {
       return make_error(Code::kUnsupported, "split pattern: %zu bytes, at most %zu",
                         pattern_.size(), SplitRegex::kMaxPatternBytes);
     if (!utf8_valid(pattern_)) return make_error(Code::kInvalid, "split pattern: not UTF-8");
-    if (!alternatives(0)) return error_;
+    bool empty = false;
+    if (!alternatives(0, empty)) return error_;
     if (at_ < pattern_.size()) {
       fail(Code::kInvalid, "a ) that closes nothing");
       return error_;
@@ -84,12 +85,13 @@ class SplitRegexCompiler {
     return true;
   }
 
-  bool alternatives(uint32_t depth) {
+  // `empty`: whether what was read can match nothing at all.
+  bool alternatives(uint32_t depth, bool& empty) {
     if (depth > SplitRegex::kMaxDepth)
       return fail(Code::kUnsupported, "groups nested deeper than 16");
     std::vector<uint32_t> jumps;
     uint32_t start = here();
-    if (!sequence(depth)) return false;
+    if (!sequence(depth, empty)) return false;
     while (take("|")) {
       // split start -> [this][jump end] next
       if (!emit({Op::kJump, false, 0, 1, 1})) return false;
@@ -98,15 +100,21 @@ class SplitRegexCompiler {
       jumps.push_back(here() - 1);
       regex_.code_[start].x = here();
       start = here();
-      if (!sequence(depth)) return false;
+      bool this_empty = false;
+      if (!sequence(depth, this_empty)) return false;
+      empty = empty || this_empty;
     }
     for (const uint32_t jump : jumps) regex_.code_[jump].x = here();
     return true;
   }
 
-  bool sequence(uint32_t depth) {
-    while (more() && peek() != '|' && peek() != ')')
-      if (!repeated(depth)) return false;
+  bool sequence(uint32_t depth, bool& empty) {
+    empty = true;
+    while (more() && peek() != '|' && peek() != ')') {
+      bool part_empty = true;
+      if (!repeated(depth, part_empty)) return false;
+      empty = empty && part_empty;
+    }
     return true;
   }
 
@@ -147,26 +155,29 @@ class SplitRegexCompiler {
     return out <= SplitRegex::kMaxRepeat || fail(Code::kUnsupported, "a count above 1000");
   }
 
-  bool repeated(uint32_t depth) {
+  bool repeated(uint32_t depth, bool& empty) {
     const uint32_t start = here();
     if (take("^")) return emit({Op::kBegin, false, 0, 1, 1});
     if (take("$")) return emit({Op::kEnd, false, 0, 1, 1});
     if (peek() == '(') {
-      if (!group(depth)) return false;
+      if (!group(depth, empty)) return false;
       Count times;
       if (!count(times)) return false;
-      return !times.given || repeat_group(start, times);
+      if (times.given && !repeat_group(start, times, empty)) return false;
+      empty = empty || (times.given && times.min == 0);
+      return true;
     }
     CharClass wanted;
     if (!single(wanted)) return false;
     Count times;
     if (!count(times)) return false;
+    empty = times.min == 0;
     regex_.classes_.push_back(std::move(wanted));
     const auto x = static_cast<uint32_t>(regex_.classes_.size() - 1);
     return emit({Op::kRepeat, times.possessive, x, times.min, times.max});
   }
 
-  bool group(uint32_t depth) {
+  bool group(uint32_t depth, bool& empty) {
     ++at_;
     const bool outer_fold = fold_;
     bool look = false, negated = false;
@@ -182,7 +193,8 @@ class SplitRegexCompiler {
     }
     const uint32_t start = here();
     if (look && !emit({Op::kLook, negated, 0, 1, 1})) return false;
-    if (!alternatives(depth + 1)) return false;
+    if (!alternatives(depth + 1, empty)) return false;
+    empty = empty || look;
     if (!take(")")) return fail(Code::kInvalid, "a group without its )");
     fold_ = outer_fold;
     if (look) {
@@ -193,12 +205,12 @@ class SplitRegexCompiler {
   }
 
   // ? of anything; * and + of what cannot be empty (an empty round would never end).
-  bool repeat_group(uint32_t start, const Count& times) {
+  bool repeat_group(uint32_t start, const Count& times, bool empty) {
     if (times.possessive) return fail(Code::kUnsupported, "a possessive group");
     const bool once = times.min == 0 && times.max == 1;
     const bool many = times.max == UINT32_MAX && times.min <= 1;
     if (!once && !many) return fail(Code::kUnsupported, "a counted group");
-    if (many && may_be_empty(start)) return fail(Code::kUnsupported, "a repeated empty group");
+    if (many && empty) return fail(Code::kUnsupported, "a repeated empty group");
     if (many) {
       const uint32_t behind = here() + 2;  // [body] split behind, jump start
       if (!emit({Op::kSplit, false, behind, 1, 1}) || !emit({Op::kJump, false, start, 1, 1}))
@@ -210,19 +222,6 @@ class SplitRegexCompiler {
     if (many) regex_.code_[here() - 1].x = start + 1;  // rounds go on behind the new split
     return true;
   }
-  // Conservative: the shortest way through is not empty when every instruction path consumes; here
-  // it is enough to ask that some instruction outside a choice must consume.
-  bool may_be_empty(uint32_t start) const {
-    uint32_t open_until = start;  // instructions below this are inside a choice or a look-ahead
-    for (uint32_t i = start; i < here(); ++i) {
-      const Instruction& now = regex_.code_[i];
-      if (now.op == Op::kRepeat && now.min > 0 && i >= open_until) return false;
-      if (now.op == Op::kSplit || now.op == Op::kJump || now.op == Op::kLook)
-        open_until = std::max(open_until, now.x);
-    }
-    return true;
-  }
-
   bool single(CharClass& out) {
     if (peek() == '[') return bracket(out, 0);
     if (peek() == '\\') {

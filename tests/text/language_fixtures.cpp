@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "fixtures.h"
 #include "text/byte_letters.h"
@@ -59,6 +60,22 @@ std::string byte_bpe_json(const std::vector<std::string>& words) {
          "\"<|begin|>\"}},{\"Sequence\":{\"id\":\"A\"}}]},"
          "\"model\":{\"type\":\"BPE\",\"vocab\":{" +
          vocab + "},\"merges\":[" + merges + "]}}";
+}
+
+std::filesystem::path vocabulary_dir(const std::string& name) {
+  const char* named = std::getenv("OUTRIDER_VOCABULARIES");
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  std::filesystem::path folder;
+  if (named != nullptr) {
+    folder = named;
+  } else if (cache != nullptr || home != nullptr) {
+    folder =
+        cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache";
+    folder /= "outrider/vocabularies";
+  }
+  folder /= name;
+  return std::filesystem::exists(folder / "vectors.json") ? folder : std::filesystem::path();
 }
 
 LanguageTokenizer from_json_text(const std::string& text, const std::string& config) {

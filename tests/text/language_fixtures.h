@@ -1,5 +1,6 @@
 // Small vocabularies of language models, as tokenizer.json texts.
 #pragma once
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,10 @@ LanguageTokenizer byte_piece_tokenizer();
 
 // The id that stands for one byte in either of the two.
 int32_t byte_id(const LanguageTokenizer& tokenizer, uint8_t byte);
+
+// Folder of one vocabulary that tests/text/vocabularies.sh fetched; empty where there is none.
+// OUTRIDER_VOCABULARIES names another place than the cache.
+std::filesystem::path vocabulary_dir(const std::string& name);
 
 LanguageTokenizer from_json_text(const std::string& text, const std::string& config = "");
 
