@@ -45,8 +45,8 @@ class ChatTemplate {
  public:
   struct Limits {
     size_t max_source_bytes = size_t{1} << 18;
-    uint32_t max_depth = 64;         // of nested statements, expressions and calls
-    uint64_t max_steps = 4'000'000;  // evaluated nodes and copied kilobytes of one rendering
+    uint32_t max_depth = 192;        // of nested statements, expressions and calls
+    uint64_t max_steps = 1'000'000;  // evaluated nodes and 64-byte pieces copied, one rendering
     size_t max_output_bytes = size_t{8} << 20;
   };
   // [setup] Errors: kUnsupported naming line and what this build does not know, kInvalid (line,

@@ -19,13 +19,14 @@ namespace outrider {
 class Constraint {
  public:
   struct Limits {
-    uint32_t max_states = 20'000;               // of the automaton, before and after minimising
-    size_t max_mask_bytes = size_t{256} << 20;  // of all different masks together
+    uint32_t max_states = 20'000;               // of the automaton
+    size_t max_mask_bytes = size_t{256} << 20;  // of all different masks, twice (index)
     uint32_t max_depth = 32;                    // of the schema
     uint32_t free_depth = 2;  // how deep a value without a schema of its own may nest
   };
-  // [setup] The schema's subset is listed in docs/guides/language.md. Properties come in the order
-  // of the schema; between tokens at most one blank, behind ':' and ','.
+  // [setup] The schema's subset is listed in docs/reference/text.md. Properties come in the order
+  // of the schema; one blank may stand in front, behind ':' and behind ','. The tokenizer must
+  // outlive this.
   // Errors: kUnsupported naming the keyword and where it stands, kInvalid (schema contradicts
   // itself, nothing fits it, a limit by name), kNotFound (the vocabulary cannot write a text that
   // the schema needs).

@@ -15,13 +15,19 @@ size_t most_bytes(const LanguageVocab& vocab, size_t max_text_bytes) {
   return max_text_bytes * (vocab.nfc ? kNfcGrowth : 1) + 1;
 }
 
+// Stand-ins: one a byte. Characters: at most one a byte of a text whose blanks have grown to three
+// bytes, which a vocabulary without a piece for them takes apart.
+size_t most_symbols(const LanguageVocab& vocab, size_t max_text_bytes) {
+  if (vocab.kind == TokenizerKind::kUnigram) return 0;
+  return (vocab.kind == TokenizerKind::kCharBpe ? 3 : 1) * most_bytes(vocab, max_text_bytes);
+}
+
 }  // namespace
 
 FragmentScratch::FragmentScratch(const LanguageVocab& vocab, size_t max_text_bytes)
     : nfc(vocab.nfc ? max_text_bytes : 0),
       letters(3 * most_bytes(vocab, max_text_bytes)),
-      // Stand-ins: one symbol a byte. Characters: at most one a byte, and the blank in front.
-      bpe(vocab.kind == TokenizerKind::kUnigram ? 0 : 3 + most_bytes(vocab, max_text_bytes)),
+      bpe(most_symbols(vocab, max_text_bytes)),
       unigram(vocab.kind == TokenizerKind::kUnigram ? 3 * most_bytes(vocab, max_text_bytes) : 0) {}
 
 bool FragmentEncoder::encode(std::string_view fragment, FragmentOptions options,

@@ -63,7 +63,7 @@ class LanguageTokenizer {
     std::unique_ptr<State> state_;
   };
 
-  // [hot] No heap (except where the model asks for NFC and the text is not: see docs of nfc.h).
+  // [hot] No heap.
   // Returns the number of ids the text has; the first min(n, ids.size()) are stored. n_dropped
   // counts characters that the vocabulary cannot express and has no unknown id for.
   // Errors: kShape (text longer than the scratch), kInvalid (not UTF-8; foreign ranges out of

@@ -64,7 +64,7 @@ Result<void> read_split(const GgufFile& file, LanguageVocab& vocab) {
     return make_error(
         Code::kUnsupported,
         "%.200s: tokenizer.ggml.pre is \"%.40s\": this build does not know how such a "
-        "vocabulary cuts words; the names it knows are in docs/guides/language.md",
+        "vocabulary cuts words; the names it knows are in docs/reference/text.md",
         file.path().c_str(), printable(name).c_str());
   for (const std::string_view pattern : rule->patterns)
     vocab.splits.push_back({std::string(pattern), false});

@@ -198,6 +198,15 @@ TEST(LanguageTokenizer, white_space_beside_a_stripping_piece_goes_away) {
   EXPECT_EQ(encode(tokenizer, "<|end|>\xE3\x80\x80<|end|>"), (Ids{end, end}));
 }
 
+TEST(LanguageTokenizer, blanks_without_a_piece_become_their_three_bytes) {
+  const LanguageTokenizer tokenizer = byte_piece_tokenizer();
+  const std::string blanks(500, ' ');
+  const Ids ids = encode(tokenizer, blanks);
+  ASSERT_EQ(ids.size(), 1500u);
+  EXPECT_EQ(ids[0], byte_id(tokenizer, 0xE2));
+  EXPECT_EQ(ids[1499], byte_id(tokenizer, 0x81));
+}
+
 // All ways through a text; the best sum wins.
 TEST(Unigram, finds_the_best_way_through) {
   std::mt19937 random(4);
