@@ -1,5 +1,7 @@
 // Convolutions. A group's weights [out, in * kernel] times the image laid out in columns
 // [in * kernel, places]; one channel a group goes directly.
+#include "onnx/ops/conv.h"
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -11,13 +13,6 @@
 
 namespace outrider::onnx {
 namespace {
-
-struct ConvSizes {
-  Window w;
-  int64_t n_batch = 0, group = 1, in_channels = 0, out_channels = 0;
-  int64_t in_each = 0, out_each = 0;  // channels of one group
-  int64_t n_k() const { return in_each * w.n_kernel(); }
-};
 
 // Row k of the columns: one value for every place, kernel index (i, j, l) of one input plane.
 void column_row(const Window& w, const float* plane, int64_t tap, float* out) {
@@ -47,11 +42,6 @@ void column_row(const Window& w, const float* plane, int64_t tap, float* out) {
       for (int64_t x = high; x < w.out[2]; ++x) out[x] = 0;
     }
   }
-}
-
-bool is_plain(const Window& w) {
-  return w.n_kernel() == 1 && w.n_in() == w.n_out() &&
-         w.before == std::array<int64_t, 3>{0, 0, 0} && w.stride == std::array<int64_t, 3>{1, 1, 1};
 }
 
 Result<ConvSizes> conv_sizes(NodeContext& c) {
@@ -130,139 +120,6 @@ std::unique_ptr<Kernel> direct_conv(const ConvSizes& s, bool with_bias, Activati
   });
 }
 
-// ---- windows over padded rows ----
-
-// An input laid out so that every tap of a window reads neighbours for neighbouring places: padding
-// in place, and with a stride s in the last dimension the columns x, x + s, x + 2 s, ... beside
-// each other. Rows of all channels lie together, [z, y, channel, x]: what one output row reads is
-// one stretch of memory for each row of the kernel.
-struct PaddedInput {
-  std::array<int64_t, kMaxSpatial> size{};  // padded
-  int64_t n_channels = 0;
-  int64_t phase_values = 0, row_values = 0;  // columns of one phase, of a row
-  int64_t line_values = 0;                   // rows of all channels
-
-  PaddedInput(const Window& w, int64_t channels) : n_channels(channels) {
-    for (size_t d = 0; d < kMaxSpatial; ++d)
-      size[d] = (w.out[d] - 1) * w.stride[d] + (w.kernel[d] - 1) * w.dilation[d] + 1;
-    phase_values = (size[2] + w.stride[2] - 1) / w.stride[2];
-    row_values = phase_values * w.stride[2];
-    line_values = row_values * n_channels;
-  }
-  int64_t n_values() const { return size[0] * size[1] * line_values; }
-  // Where tap (channel, i, j, l) of the window of an output row begins, behind the row itself.
-  int64_t tap(const Window& w, int64_t channel, int64_t index) const {
-    const int64_t l = index % w.kernel[2] * w.dilation[2],
-                  j = index / w.kernel[2] % w.kernel[1] * w.dilation[1],
-                  i = index / (w.kernel[2] * w.kernel[1]) * w.dilation[0];
-    return (i * size[1] + j) * line_values + channel * row_values + l % w.stride[2] * phase_values +
-           l / w.stride[2];
-  }
-  int64_t row(const Window& w, int64_t z, int64_t y) const {
-    return (z * w.stride[0] * size[1] + y * w.stride[1]) * line_values;
-  }
-
-  void fill_row(const Window& w, const float* row, float* to) const {
-    const int64_t s = w.stride[2], left = w.before[2];
-    for (int64_t phase = 0; phase < s; ++phase, to += phase_values) {
-      // Column c of this phase is x = c * s + phase - left of the input.
-      const int64_t first = phase - left;
-      const int64_t low = first >= 0 ? 0 : std::min((-first + s - 1) / s, phase_values);
-      const int64_t high =
-          first >= w.in[2] ? low : std::clamp((w.in[2] - first + s - 1) / s, low, phase_values);
-      for (int64_t c = 0; c < low; ++c) to[c] = 0;
-      if (s == 1) {
-        std::memcpy(to + low, row + first + low, static_cast<size_t>(high - low) * sizeof(float));
-      } else if (s == 2) {  // a constant stride: the compiler makes vectors of it
-        for (int64_t c = low; c < high; ++c) to[c] = row[first + c * 2];
-      } else {
-        for (int64_t c = low; c < high; ++c) to[c] = row[first + c * s];
-      }
-      for (int64_t c = high; c < phase_values; ++c) to[c] = 0;
-    }
-  }
-  // One line: x is the whole input of a batch entry.
-  void fill_line(const Window& w, int64_t line, const float* x, float* to) const {
-    const int64_t zi = line / size[1] - w.before[0], yi = line % size[1] - w.before[1];
-    if (zi < 0 || zi >= w.in[0] || yi < 0 || yi >= w.in[1]) {
-      std::memset(to, 0, static_cast<size_t>(line_values) * sizeof(float));
-      return;
-    }
-    const float* row = x + (zi * w.in[1] + yi) * w.in[2];
-    for (int64_t ch = 0; ch < n_channels; ++ch, row += w.n_in(), to += row_values)
-      fill_row(w, row, to);
-  }
-};
-
-// Weights of one group as Correlation wants them.
-void lay_weights(const float* from, int64_t n_out, int64_t n_taps, int64_t lanes, float* to) {
-  for (int64_t first = 0; first < n_out; first += lanes)
-    for (int64_t t = 0; t < n_taps; ++t)
-      for (int64_t l = 0; l < lanes; ++l)
-        *to++ = first + l < n_out ? from[(first + l) * n_taps + t] : 0;
-}
-
-// Constant weights and rows of some length: windows slide over the padded input, eight outputs at a
-// time, or one where each has an input of its own.
-Prepared window_conv(NodeContext& c, const ConvSizes& s, bool with_bias) {
-  const bool each_its_own = s.in_each == 1 && s.out_each == 1;
-  const int64_t lanes = each_its_own ? 1 : 8, n_taps = s.n_k();
-  const int64_t n_groups = each_its_own ? 1 : s.group,
-                n_out = each_its_own ? s.out_channels : s.out_each;
-  // A kernel of one value: a whole plane is one row, and lies there already.
-  const bool plain = is_plain(s.w);
-  const PaddedInput padded(s.w, s.in_channels);
-  const int64_t channel = plain ? s.w.n_in() : padded.row_values;  // from one to the next
-  const int64_t n_rows = plain ? 1 : s.w.out[0] * s.w.out[1], n = plain ? s.w.n_out() : s.w.out[2];
-
-  const int64_t n_blocks = (n_out + lanes - 1) / lanes, group_values = n_blocks * n_taps * lanes;
-  auto* weights = reinterpret_cast<float*>(
-      c.keep(static_cast<size_t>(n_groups * group_values) * sizeof(float)).data());
-  for (int64_t g = 0; g < n_groups; ++g)
-    lay_weights(c.constant<float>(1) + g * n_out * n_taps, n_out, n_taps, lanes,
-                weights + g * group_values);
-  auto* tap =
-      reinterpret_cast<int64_t*>(c.keep(static_cast<size_t>(n_taps) * sizeof(int64_t)).data());
-  auto* row =
-      reinterpret_cast<int64_t*>(c.keep(static_cast<size_t>(n_rows) * sizeof(int64_t)).data());
-  const int64_t n_kernel = s.w.n_kernel();
-  for (int64_t t = 0; t < n_taps; ++t)
-    tap[t] = plain ? t * channel : padded.tap(s.w, t / n_kernel, t % n_kernel);
-  for (int64_t r = 0; r < n_rows && !plain; ++r)
-    row[r] = padded.row(s.w, r / s.w.out[1], r % s.w.out[1]);
-  if (!plain) c.scratch(static_cast<size_t>(padded.n_values()) * sizeof(float));
-
-  return make_kernel([=, activation = c.node().activation](const Operands& o) {
-    Correlation job;
-    job.x_step = each_its_own ? channel : 0;
-    job.row = row;
-    job.tap = tap;
-    job.n_rows = n_rows;
-    job.n_taps = n_taps;
-    job.n = n;
-    job.n_out = n_out;
-    job.lanes = static_cast<int32_t>(lanes);
-    job.activation = activation;
-    for (int64_t b = 0; b < s.n_batch; ++b) {
-      const float* x = o.input<float>(0) + b * s.in_channels * s.w.n_in();
-      auto* room = reinterpret_cast<float*>(o.scratch);
-      if (!plain)
-        share_range(o.ops, padded.size[0] * padded.size[1], padded.line_values,
-                    [&](int64_t first, int64_t last) {
-                      for (int64_t line = first; line < last; ++line)
-                        padded.fill_line(s.w, line, x, room + line * padded.line_values);
-                    });
-      for (int64_t g = 0; g < n_groups; ++g) {
-        job.x = (plain ? x : room) + g * s.in_each * channel;
-        job.w = weights + g * group_values;
-        job.bias = with_bias ? o.input<float>(2) + g * n_out : nullptr;
-        job.y = o.output<float>(0) + (b * s.out_channels + g * n_out) * s.w.n_out();
-        o.ops->correlate(job);
-      }
-    }
-  });
-}
-
 // Few places, many channels: every place is a row, the weight is packed at open.
 Prepared row_conv(NodeContext& c, const ConvSizes& s, bool with_bias) {
   const int64_t n = s.w.n_out(), k = s.n_k();
@@ -329,20 +186,6 @@ Prepared column_conv(NodeContext& c, const ConvSizes& s, bool with_bias) {
   });
 }
 
-// Rows so short that most lanes would be empty, and padded inputs beyond all bounds, are left to
-// the other ways.
-bool window_fits(const ConvSizes& s) {
-  constexpr int64_t kLeastPlaces = 6, kMostValues = int64_t{1} << 28;
-  if (is_plain(s.w)) return true;
-  int64_t n = s.in_channels;
-  for (size_t d = 0; d < kMaxSpatial; ++d)
-    if (__builtin_mul_overflow(
-            n, s.w.out[d] * s.w.stride[d] + s.w.kernel[d] * s.w.dilation[d] + s.w.stride[d], &n) ||
-        n > kMostValues)
-      return false;
-  return s.w.out[2] >= kLeastPlaces;
-}
-
 Prepared conv(NodeContext& c) {
   const auto sizes = conv_sizes(c);
   if (!sizes) return sizes.error();
@@ -353,10 +196,9 @@ Prepared conv(NodeContext& c) {
     return c.unsupported("%lld places of a kernel of %lld values",
                          static_cast<long long>(s.w.n_out()), static_cast<long long>(s.n_k()));
   c.count_flop(2.0 * static_cast<double>(n) * static_cast<double>(s.n_batch * s.out_channels));
-  const bool each_its_own = s.in_each == 1 && s.out_each == 1;
   constexpr int64_t kFewPlaces = 12;
   if (c.is_constant(1)) {
-    if (!each_its_own && s.w.n_out() <= kFewPlaces) return row_conv(c, s, c.has(2));
+    if (!s.is_depthwise() && s.w.n_out() <= kFewPlaces) return row_conv(c, s, c.has(2));
     if (window_fits(s)) return window_conv(c, s, c.has(2));
   }
   if (s.in_each == 1) return direct_conv(s, c.has(2), c.node().activation);
