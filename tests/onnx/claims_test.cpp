@@ -18,6 +18,29 @@ struct Row {
   int passed = 0, refused = 0;
 };
 
+// What no operator is claimed for. Every refused node test must be one of these: a refusal for
+// another reason is a gap, not a limit of the claim.
+struct Unclaimed {
+  const char* form;
+  std::vector<const char*> words;  // of the refusal
+};
+const Unclaimed kUnclaimed[] = {
+    {"element types other than f32, f64, f16, bf16, i64, i32, i8, u8, bool; sequences and optional "
+     "values",
+     {"is no tensor of a type this build has", "to element type STRING"}},
+    {"training: statistics of the batch, random dropping", {"training mode"}},
+    {"shapes and numbers of trips that depend on values of inputs, where every shape is fixed at "
+     "open",
+     {"depends on the inputs; this build needs it at open",
+      "depends on the inputs; this build unrolls loops"}},
+};
+const Unclaimed* unclaimed_form(const std::string& why) {
+  for (const Unclaimed& form : kUnclaimed)
+    for (const char* words : form.words)
+      if (why.find(words) != std::string::npos) return &form;
+  return nullptr;
+}
+
 std::string read_text(const std::string& path) {
   std::ifstream in(path);
   std::stringstream text;
@@ -55,7 +78,7 @@ TEST(OnnxClaims, the_page_lists_the_operators_of_the_code_and_their_node_tests) 
           << name;
     GTEST_SKIP() << "the node tests are absent: package libonnx-testdata";
   }
-  std::string refusals;
+  std::map<const Unclaimed*, std::string> outside;
   int n_passed = 0, n_refused = 0, n_other = 0;
   for (const NodeResult& r : run_node_tests(dir, 1)) {
     n_passed += r.verdict == Verdict::kPassed;
@@ -67,22 +90,26 @@ TEST(OnnxClaims, the_page_lists_the_operators_of_the_code_and_their_node_tests) 
     }
     if (r.verdict != Verdict::kRefused || !r.claimed) continue;
     ++n_refused;
-    const size_t colon = r.why.find("in the way: ");
-    refusals += "- `" + r.name +
-                "`: " + (colon == std::string::npos ? r.why : r.why.substr(colon + 12)) + "\n";
+    const Unclaimed* form = unclaimed_form(r.why);
+    EXPECT_NE(form, nullptr) << r.name << " is refused and no form that is left out: " << r.why;
+    outside[form] += (outside[form].empty() ? "`" : ", `") + r.name + "`";
   }
-  std::string wanted = "| operator | opsets | node tests passed | refused |\n|---|---|---|---|\n";
+  std::string wanted =
+      "| operator | opsets | node tests passed | of forms left out |\n|---|---|---|---|\n";
   for (const auto& [name, row] : rows)
     wanted += "| `" + name + "` | " + std::to_string(row.first) + " to " +
               std::to_string(row.last) + " | " + std::to_string(row.passed) + " | " +
               std::to_string(row.refused) + " |\n";
   wanted +=
       "\nOf the standard's node tests (opsets up to 17) " + std::to_string(n_passed) +
-      " pass, none fails, " + std::to_string(n_refused) +
-      " of claimed operators are refused at open (below) and " + std::to_string(n_other) +
-      " use operators, types or opsets that are not claimed. A test counts at every operator it "
-      "uses.\n\n" +
-      refusals;
+      " are of claimed operators in claimed forms: all pass. " + std::to_string(n_refused) +
+      " use a claimed operator in a form that is left out (below) and are refused at open in "
+      "words; " +
+      std::to_string(n_other) +
+      " use operators or opsets that are not claimed. A test counts at every operator it uses.\n\n"
+      "No operator is claimed for:\n\n";
+  for (const Unclaimed& form : kUnclaimed)
+    wanted += "- " + std::string(form.form) + ": " + outside[&form] + ".\n";
   if (std::getenv("OUTRIDER_WRITE_DOCS") != nullptr) {
     std::ofstream(path) << page.substr(0, from + begin.size()) << wanted << page.substr(to);
     return;
