@@ -20,7 +20,7 @@ constexpr Flag kFlags[] = {
     kPromptFlag,
     kStateFlag,
     {"--input", "NAME=FILE.npy", nullptr,
-     "Array for the input port NAME, for runtimes with other ports.", parse_assignment, true},
+     "Array for the input port NAME; FILE.npy alone where there is one input.", parse_text, true},
     {"--out", "FILE.npy", nullptr, "Also write the output array to this file.", parse_text},
     kSeedFlag,
     {"--max-tokens", "N", nullptr,
@@ -85,9 +85,10 @@ Result<void> set_array(Session& session, const std::string& name, const NpyArray
   static constexpr const char* kTypes[] = {"u1", "f4", "f2", "", "i4", "i8"};
   const char* wanted = port->dtype < 6 ? kTypes[port->dtype] : "";
   if (array.type != wanted)
-    return make_error(Code::kInvalid, "--input %s: %s holds %s, the port takes %s", name.c_str(),
+    return make_error(Code::kInvalid, "--input %s: %s holds %s, the port takes %s%s", name.c_str(),
                       path.c_str(), array.type.c_str(),
-                      *wanted ? wanted : port_dtype_name(port->dtype));
+                      *wanted ? wanted : port_dtype_name(port->dtype),
+                      array.type == "f8" ? "; save it with .astype(\"float32\")" : "");
   if (array.type == "f4") {
     for (size_t i = 0; i < array.n_values(); ++i) {
       float value;
@@ -100,11 +101,35 @@ Result<void> set_array(Session& session, const std::string& name, const NpyArray
   return session.set_input(name, array.bytes.data(), array.bytes.size());
 }
 
+// "obs=obs.npy", or "obs.npy" for a runtime with one input that takes arrays.
+struct InputWord {
+  std::string name, path;
+};
+Result<InputWord> input_word(const Session& session, const std::string& word) {
+  const size_t at = word.find('=');
+  const bool names_a_port = at != std::string::npos && session.find(word.substr(0, at)) != nullptr;
+  // A path may hold the sign too: then it must be there.
+  if (at != std::string::npos && (names_a_port || !check_there(word)))
+    return InputWord{word.substr(0, at), word.substr(at + 1)};
+  std::string names;
+  int n_inputs = 0;
+  for (const auto* port : session.ports()) {
+    if (port->direction != FRT_PORT_IN || port->modality == FRT_MODALITY_TEXT) continue;
+    names += (n_inputs++ == 0 ? "" : ", ") + std::string(port->name);
+  }
+  if (n_inputs == 1) return InputWord{names, word};
+  return make_error(Code::kInvalid,
+                    "--input %.200s: this runtime has %d inputs (%.200s); say NAME=FILE.npy",
+                    word.c_str(), n_inputs, names.c_str());
+}
+
 // Sets what was given and says which required port nothing was given for.
 Result<void> stage_all(Context& context, Session& session, const Request& request) {
   std::vector<std::string> set;
   for (const std::string& word : context.args.all("--input")) {
-    const std::string name = word.substr(0, word.find('=')), path = word.substr(word.find('=') + 1);
+    const auto split = input_word(session, word);
+    if (!split) return split.error();
+    const auto& [name, path] = split.value();
     OUTRIDER_TRY(check_there(path));
     auto array = read_npy(path);
     if (!array) return array.error();

@@ -37,6 +37,15 @@ TEST(OnnxCommands, run_takes_arrays_by_port_name) {
   const Json report = document(good);
   EXPECT_EQ(report.find("output")->text(), "continuous_actions");
   EXPECT_EQ(report.find("shape")->items()[1].integer(), 12);
+  // One input: its name may be left out. An equals sign in the path is no name.
+  const Outcome bare = run({"run", policy, "--input", folder + "/obs.npy", "--json"});
+  ASSERT_EQ(bare.status, 0) << bare.err;
+  EXPECT_EQ(document(bare).find("continuous_actions")->items().size(), 1u);
+  ASSERT_TRUE(cli::write_npy(folder + "/a=b.npy", obs, shape));
+  EXPECT_EQ(run({"run", policy, "--input", folder + "/a=b.npy"}).status, 0);
+  EXPECT_NE(run({"run", policy, "--input", "ob=" + folder + "/obs.npy"}).err.find("no port \"ob\""),
+            std::string::npos);
+  EXPECT_EQ(run({"run", policy, "--input", folder + "/none.npy"}).status, 2);
   const Outcome missing = run({"run", policy});
   EXPECT_NE(missing.status, 0);
   EXPECT_NE(missing.err.find("obs"), std::string::npos) << missing.err;
