@@ -12,12 +12,13 @@ namespace outrider::tandem {
 // x += period / (time + period) * (min(dropped, 10) - x); the share is x / (1 + x). One dropped
 // period gives 0.00495 at 20 Hz and 10 s, two at once 0.00985.
 struct DropFilter {
+  static constexpr int64_t kMost = 10;
   double x = 0;
 
   void put(const Limits& limits, int64_t dropped) noexcept {
     const double period = static_cast<double>(limits.period_ns);
     const double share = period / (static_cast<double>(limits.drop_time_ns) + period);
-    x += share * (static_cast<double>(dropped < 10 ? dropped : 10) - x);
+    x += share * (static_cast<double>(std::min(dropped, kMost)) - x);
   }
   bool beyond(const Limits& limits) const noexcept {
     return x / (1 + x) * 1e6 > static_cast<double>(limits.drop_limit_ppm);

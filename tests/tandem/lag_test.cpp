@@ -19,6 +19,7 @@ TEST(TandemLag, the_drop_filter_has_the_numbers_of_the_driving_stack) {
   more.put(l, 11);
   EXPECT_NEAR(share(one), 0.00495, 0.00001);
   EXPECT_NEAR(share(two), 0.00985, 0.00001);
+  EXPECT_NEAR(ten.x, 10 * 0.05 / 10.05, 1e-12);
   EXPECT_EQ(ten, more) << "more than ten count as ten";
   DropFilter nine;
   nine.put(l, 9);

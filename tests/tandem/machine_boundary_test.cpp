@@ -135,6 +135,7 @@ TEST(TandemMachine, a_late_answer_leaves_the_newer_question_as_the_oldest) {
   EXPECT_TRUE(rig.late_answer(late, 53).has(act::kKeepLate));
   EXPECT_EQ(rig.last.wait_until_ns, rig.state.start_ns + 46 * kMs);
   EXPECT_EQ(rig.state.oldest_asked_ns, rig.state.start_ns);
+  EXPECT_EQ(rig.state.counts.late_answers, 1);
 }
 
 TEST(TandemMachine, what_changes_nothing_still_says_how_long_to_wait) {
@@ -148,6 +149,7 @@ TEST(TandemMachine, what_changes_nothing_still_says_how_long_to_wait) {
     EXPECT_EQ(a.wait_until_ns, until_ns) << what;
   };
   still_waits(rig.standby(true, 1), "the standby ran beside it");
+  EXPECT_EQ(rig.state.counts.covered, 1);
   still_waits(rig.late_answer(rig.tick - 5), "an answer from before");
   still_waits(rig.send({.kind = EventKind::kAnswer, .tick = rig.tick, .epoch = 1}),
               "another epoch");
@@ -291,6 +293,7 @@ TEST(TandemMachine, a_loss_is_the_standbys_if_it_still_ends_within_the_period) {
     rig.now = rig.state.start_ns + 40 * kMs + more_ns;
     EXPECT_EQ(rig.failed().has(act::kRunStandby), more_ns == 0);
     EXPECT_EQ(leads(rig.state), more_ns == 1) << "then with the next tick";
+    EXPECT_EQ(rig.state.phase, more_ns == 1 ? kHolding : kRetrying);
   }
 }
 
@@ -370,8 +373,9 @@ TEST(TandemMachine, shadow_work_may_take_its_time_and_no_longer) {
     rig.standby_tick();
     rig.joined();
     ASSERT_TRUE(rig.begin().has(act::kFollowLead));
+    const int64_t asked_ns = rig.now;
     rig.standby();
-    rig.now = rig.state.busy_since_ns + rig.limits.ping_ns + more_ns;
+    rig.now = asked_ns + rig.limits.ping_ns + more_ns;
     rig.begin();
     EXPECT_EQ(rig.state.phase, more_ns == 1 ? kRetrying : kReady);
   }
@@ -468,9 +472,12 @@ TEST(TandemMachine, stop_and_mismatch_close_what_is_open_and_name_the_reason) {
   rig.standby_tick();
   rig.joined();
   const uint32_t link = rig.state.link;
+  rig.begin();
+  ASSERT_TRUE(rig.state.lead_busy);
   EXPECT_TRUE(rig.send({.kind = EventKind::kStop}).has(act::kCloseLead));
   EXPECT_EQ(rig.state.reason, Reason::kStopped);
   EXPECT_NE(rig.state.link, link);
+  EXPECT_FALSE(rig.state.lead_busy) << "it works for nobody any more";
   Rig leading;
   leading.lead_proven();
   leading.begin();
@@ -479,6 +486,111 @@ TEST(TandemMachine, stop_and_mismatch_close_what_is_open_and_name_the_reason) {
   EXPECT_EQ(leading.state.reason, Reason::kStopped);
   EXPECT_EQ(leading.state.phase, kUnavailable);
   EXPECT_EQ(leading.state.counts.losses, 0) << "it was not its fault";
+}
+
+// ---- numbers that are reached exactly -----------------------------------------------------------
+
+TEST(TandemMachine, the_standby_has_to_run_well_as_often_as_the_limit_says) {
+  Rig rig;
+  rig.limits.standby_first_ticks = 8;
+  rig.limits.return_ticks = 0;
+  rig.begin();
+  rig.joined();
+  rig.standby();
+  EXPECT_EQ(rig.state.standby_ran, 1);
+  rig.next();
+  rig.begin();
+  rig.shadow();
+  rig.standby(false);
+  EXPECT_EQ(rig.state.standby_ran, 0) << "in a row";
+  rig.next();
+  for (int64_t ran = 0; ran < 8; ++ran) {
+    ASSERT_FALSE(rig.begin().has(act::kAskLead)) << ran;
+    rig.shadow();
+    rig.standby();
+    EXPECT_EQ(rig.state.standby_ran, ran + 1);
+    rig.next();
+  }
+  EXPECT_TRUE(rig.begin().has(act::kAskLead)) << "eight are eight";
+}
+
+TEST(TandemMachine, the_lead_has_to_be_in_time_as_often_as_the_limit_says) {
+  Rig rig;
+  rig.limits.return_ticks = 6;
+  rig.standby_tick();
+  rig.joined();
+  for (int64_t good = 0; good < 6; ++good) {
+    ASSERT_FALSE(rig.begin().has(act::kAskLead)) << good;
+    rig.shadow();
+    rig.standby();
+    rig.next();
+  }
+  EXPECT_TRUE(rig.begin().has(act::kAskLead)) << "six are six";
+}
+
+TEST(TandemMachine, limits_of_one_are_limits) {
+  Rig agree;
+  agree.limits.agree_ticks = 1;
+  agree.limits.return_ticks = 0;
+  agree.standby_tick(true);
+  agree.joined();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(agree.begin(true).has(act::kFollowLead)) << "follows while engaged " << i;
+    agree.shadow(true, 30, i == 2 ? Agreement::kWithin : Agreement::kNotCompared);
+    agree.standby();
+    agree.next();
+  }
+  EXPECT_TRUE(agree.begin(true).has(act::kAskLead)) << "one tick of agreement is the proof";
+
+  Rig shadows;
+  shadows.limits.shadow_every_ticks = 1;
+  shadows.standby_tick(true);
+  shadows.joined();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(shadows.begin(true).has(act::kShadowLead)) << i;
+    shadows.shadow(false);
+    shadows.standby();
+    shadows.next();
+  }
+
+  Rig once;
+  once.limits.max_handbacks = 1;
+  once.lead_proven();
+  once.begin();
+  once.failed();
+  EXPECT_EQ(once.state.phase, kUnavailable);
+  EXPECT_EQ(once.state.reason, Reason::kGaveUp);
+}
+
+TEST(TandemMachine, every_attempt_to_connect_has_a_link_of_its_own) {
+  Rig rig;
+  rig.standby_tick();
+  rig.joined();
+  const uint32_t first = rig.state.link;
+  rig.failed();
+  EXPECT_EQ(rig.state.link, first + 1);
+  State before = rig.state;
+  rig.failed();
+  EXPECT_EQ(rig.state, before) << "nothing is open that could fail";
+  rig.now = rig.state.retry_at_ns;
+  ASSERT_TRUE(rig.begin().has(act::kConnect));
+  EXPECT_EQ(rig.state.link, first + 2);
+  before = rig.state;
+  for (const uint32_t link : {first, first + 1}) {
+    rig.send({.kind = EventKind::kFailed, .link = link});
+    EXPECT_EQ(rig.state, before) << "an older attempt's";
+    rig.send({.kind = EventKind::kJoined, .link = link});
+    EXPECT_EQ(rig.state, before) << "an older attempt's";
+  }
+  rig.joined();
+  EXPECT_EQ(rig.state.phase, kReady);
+}
+
+TEST(TandemMachine, a_lead_that_fails_before_the_first_tick_is_tried_again) {
+  Rig rig;
+  rig.failed();
+  EXPECT_EQ(rig.state.phase, kRetrying);
+  EXPECT_EQ(rig.state.failures, 1);
 }
 
 }  // namespace

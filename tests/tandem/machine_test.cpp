@@ -349,6 +349,7 @@ TEST(TandemMachine, rising_answer_times_hand_back_before_a_tick_is_late) {
     ms += 1.0;
   }
   EXPECT_EQ(rig.state.reason, Reason::kForecast);
+  EXPECT_EQ(rig.state.counts.forecasts, 1);
   EXPECT_EQ(rig.state.counts.held, 0);
   EXPECT_FALSE(rig.last.has(act::kCloseLead));
 }
@@ -587,6 +588,23 @@ TEST(TandemMachine, decimated_shadows_come_every_so_many_ticks) {
     rig.next();
   }
   EXPECT_EQ(n, 10);
+  EXPECT_EQ(rig.state.counts.shadows, 10);
+  EXPECT_EQ(rig.state.caught_up_tick, -1) << "it saw single ticks";
+}
+
+TEST(TandemMachine, a_shadow_answer_shows_that_the_lead_is_there) {
+  Rig rig;
+  rig.limits.shadow_every_ticks = 5;
+  rig.limits.keepalive_ns = 300 * kMs;
+  rig.standby_tick(true);
+  rig.joined();
+  for (int i = 0; i < 40; ++i) {
+    rig.begin(true);
+    ASSERT_FALSE(rig.last.has(act::kPingLead)) << i;
+    if (rig.last.has(act::kShadowLead)) rig.shadow(false);
+    rig.standby();
+    rig.next();
+  }
 }
 
 TEST(TandemMachine, a_standby_kept_warm_covers_the_tick_and_needs_no_reset) {
