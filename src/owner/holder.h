@@ -78,25 +78,29 @@ class UsbHolder final : public Holder {
   int64_t back_ns_ = 0;  // not on the bus before this
 };
 
-// The socket that a far end dials.
+// The socket that a far end dials. While it is not lent the newest dial is held, so that a far end
+// that left is seen to have left; a borrower gets it.
 class TcpHolder final : public Holder {
  public:
   explicit TcpHolder(link::Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
   Result<void> open() override;
-  void close() override { socket_ = {}; }
+  void close() override { socket_ = {}, dial_ = {}; }
   bool opened() const override { return bool(socket_.fd); }
   Result<Loan> lend() override;
   void take_back(int64_t now_ns) override;
   void returned_unused(const Request&) override {}
   Result<void> bounce(int64_t now_ns) override;
-  void step(int64_t, bool) override {}
+  void step(int64_t now_ns, bool lent) override;
   Presence presence() override;
+  int descriptor() const override { return socket_.fd.get(); }
   const std::string& endpoint() const { return socket_.endpoint; }
 
  private:
-  void drop_dials();
+  void accept_dials();
+  bool dial_lives();
   const link::Endpoint endpoint_;
   link::TcpSocket socket_;
+  link::Fd dial_;
 };
 
 }  // namespace outrider::owner

@@ -374,8 +374,9 @@ TEST(OwnerLease, a_lent_listener_gives_a_stream_and_the_newest_dial_is_taken) {
     auto far_end = link::connect_tcp(endpoint, soon(kSec));
     ASSERT_TRUE(old);
     ASSERT_TRUE(far_end);
-    {
+    if (round > 0) {  // held by the owner, else still in the kernel's queue
       std::lock_guard lock(owner.mutex);
+      holder.step(0, false);
       EXPECT_TRUE(holder.presence().here);
     }
     auto lease = Lease::borrow(owner.path, "model", soon(2 * kSec));
@@ -391,6 +392,10 @@ TEST(OwnerLease, a_lent_listener_gives_a_stream_and_the_newest_dial_is_taken) {
     EXPECT_EQ(moved.bytes, 3u);
     EXPECT_EQ(got[2], std::byte{3});
     EXPECT_TRUE(owner.borrower().has_value());
+    {
+      std::lock_guard lock(owner.mutex);
+      holder.step(0, true);
+    }
     stream = make_error(Code::kFailed, "ended");
     EXPECT_TRUE(owner.becomes_lent(false));
     EXPECT_EQ(far_end.value()->receive(got, soon(2 * kSec)).bytes, 0u);
@@ -399,6 +404,41 @@ TEST(OwnerLease, a_lent_listener_gives_a_stream_and_the_newest_dial_is_taken) {
   ASSERT_TRUE(nobody);
   EXPECT_EQ(Lease::connect(std::move(nobody.value()), soon(100 * kMs)).code(), Code::kNotReady);
   EXPECT_TRUE(owner.becomes_lent(false));
+}
+
+TEST(OwnerTcpHolder, R43_a_far_end_that_left_is_not_there_any_more) {
+  TcpHolder holder(link::parse_endpoint("tcp://127.0.0.1:0").value());
+  ASSERT_TRUE(holder.open());
+  const auto endpoint = link::parse_endpoint(holder.endpoint()).value();
+  const auto becomes = [&](bool here) {
+    for (int i = 0; i < 2000; ++i, ::usleep(1000)) {
+      holder.step(0, false);
+      if (holder.presence().here == here) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(becomes(false));
+  auto first = link::connect_tcp(endpoint, soon(kSec));
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(becomes(true));
+  EXPECT_EQ(holder.lend().value().n_descriptors, 2u);
+  // A newer dial takes the place of the older one, which is told.
+  auto second = link::connect_tcp(endpoint, soon(kSec));
+  ASSERT_TRUE(second);
+  ::usleep(20'000);
+  EXPECT_TRUE(becomes(true));
+  std::byte byte;
+  EXPECT_NE(first.value()->receive(std::span(&byte, 1), soon(2 * kSec)).io, Io::kLate);
+  EXPECT_EQ(second.value()->receive(std::span(&byte, 1), 0).io, Io::kLate);
+  // It leaves: gone, and the owner's socket still listens.
+  second = make_error(Code::kFailed, "left");
+  EXPECT_TRUE(becomes(false));
+  EXPECT_EQ(holder.lend().value().n_descriptors, 1u);
+  auto third = link::connect_tcp(endpoint, soon(kSec));
+  EXPECT_TRUE(becomes(true));
+  holder.close();
+  EXPECT_FALSE(holder.presence().here);
+  EXPECT_EQ(third.value()->receive(std::span(&byte, 1), soon(2 * kSec)).bytes, 0u);
 }
 
 // Endpoint "usb:" of every program on the device.

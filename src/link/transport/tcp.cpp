@@ -211,6 +211,10 @@ Result<std::unique_ptr<Listener>> adopt_tcp(TcpSocket socket) {
                               dress);
 }
 
+Result<std::unique_ptr<Transport>> adopt_tcp_stream(Fd fd) {
+  return dress(std::move(fd));
+}
+
 Result<std::unique_ptr<Listener>> listen_tcp(const Endpoint& endpoint) {
   auto socket = bind_tcp(endpoint);
   if (!socket) return socket.error();

@@ -22,6 +22,8 @@ struct TcpSocket {
 Result<TcpSocket> bind_tcp(const Endpoint& endpoint);
 // `fd` listens already.
 Result<std::unique_ptr<Listener>> adopt_tcp(TcpSocket socket);
+// `fd` is connected and does not block.
+Result<std::unique_ptr<Transport>> adopt_tcp_stream(Fd fd);
 Result<std::unique_ptr<Listener>> listen_tcp(const Endpoint& endpoint);
 
 }  // namespace outrider::link

@@ -61,8 +61,8 @@ Result<Reply> await_reply(int socket, LineReader& lines, std::vector<Fd>& taken,
   return read_reply(line);
 }
 
-size_t descriptors_of(Medium medium) {
-  return medium == Medium::kUsb ? 2 : medium == Medium::kTcp ? 1 : 0;
+bool fits(Medium medium, size_t n_descriptors) {
+  return medium == Medium::kUsb ? n_descriptors == 2 : medium == Medium::kTcp && n_descriptors >= 1;
 }
 
 void pause_until(int64_t until_ns) {
@@ -102,19 +102,21 @@ Result<std::unique_ptr<link::Transport>> stream_over_usb(Lease& lease, Fd& ep0, 
   return make_gadget_stream(std::move(gadget), std::move(options));
 }
 
-Result<std::unique_ptr<link::Transport>> stream_over_tcp(Lease& lease, Fd& listening,
+// The far end has one link: of several dials the newest counts, an older one it gave up.
+Result<std::unique_ptr<link::Transport>> stream_over_tcp(Lease& lease, std::vector<Fd>& lent,
                                                          int64_t deadline_ns) {
   const Reply& facts = lease.facts();
-  link::TcpSocket socket{Fd(::fcntl(listening.get(), F_DUPFD_CLOEXEC, 0)), facts.endpoint,
+  link::TcpSocket socket{Fd(::fcntl(lent[0].get(), F_DUPFD_CLOEXEC, 0)), facts.endpoint,
                          facts.local_only};
   auto listener = link::adopt_tcp(std::move(socket));
   if (!listener) return listener.error();
-  auto stream = listener.value()->accept(deadline_ns);
+  const bool waits = lent.size() > 1;
+  auto stream = listener.value()->accept(waits ? 0 : deadline_ns);
+  if (!stream && waits) return link::adopt_tcp_stream(std::move(lent[1]));
   if (!stream) {
     lease.return_unused(false, false, 0);
     return stream.error();
   }
-  // The far end has one link: an older dial is one that it gave up.
   for (;;) {
     auto newer = listener.value()->accept(0);
     if (!newer) return stream;
@@ -162,8 +164,7 @@ Result<Lease> Lease::borrow(const std::string& socket_path, std::string_view nam
     if (!reply) return reply.error();
     if (reply.value().ok) {
       lease.facts_ = std::move(reply.value());
-      if (lease.facts_.medium == Medium::kNone ||
-          lease.lent_.size() != descriptors_of(lease.facts_.medium))
+      if (!fits(lease.facts_.medium, lease.lent_.size()))
         return make_error(Code::kInvalid, "owner: lent %s with %zu descriptors",
                           medium_name(lease.facts_.medium), lease.lent_.size());
       return lease;
@@ -230,7 +231,7 @@ bool Lease::alive() const noexcept {
 Result<std::unique_ptr<link::Transport>> Lease::connect(Lease lease, int64_t deadline_ns) {
   auto stream = lease.facts_.medium == Medium::kUsb
                     ? stream_over_usb(lease, lease.lent_[0], lease.lent_[1], deadline_ns)
-                    : stream_over_tcp(lease, lease.lent_[0], deadline_ns);
+                    : stream_over_tcp(lease, lease.lent_, deadline_ns);
   if (!stream) return stream.error();
   return std::unique_ptr<link::Transport>(
       std::make_unique<LentStream>(std::move(lease), std::move(stream.value())));

@@ -54,7 +54,7 @@ struct Reply {
   std::string gadget, mount, controller, controllers, serial;
   bool enabled = false, opened = false;  // by the host, at the time of lending
   int64_t n_sessions = 0;
-  // kTcp: the listening socket travels with the line.
+  // kTcp: the listening socket travels with the line, and behind it a dial that waits.
   std::string endpoint;
   bool local_only = false;
 };
