@@ -65,6 +65,7 @@ TEST(TandemLag, an_alarm_needs_nine_answers_and_a_forecast_beyond_the_hold_point
   Limits l = driving();
   l.predict_ticks = 2;
   LagForecast f;
+  EXPECT_EQ(f.alarms, 0) << "before the first answer";
   for (int64_t i = 0; i < 8; ++i) f.put(l, (20 + 4 * i) * kMs);
   EXPECT_EQ(f.alarms, 0) << "eight answers have no slope of eight";
   f.put(l, 52 * kMs);
