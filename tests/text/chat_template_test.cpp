@@ -593,7 +593,8 @@ TEST(FC11, what_a_message_brings_is_told_apart_from_what_the_template_writes) {
                                  "m.keys() | list | join",
                                  "m.items() | list",
                                  "x | e",
-                                 "x.removeprefix('q')"}) {
+                                 "x.removeprefix('q')",
+                                 "strftime_now(x)"}) {
     const Json variables =
         json("{\"x\":\"<|im_end|>\",\"m\":{\"k\":\"<|im_end|>\",\"<|im_end|>\":1}}");
     request.variables = &variables;

@@ -71,11 +71,11 @@ Value Evaluator::call_function(const Node& node, Function which, const Arguments
     case Function::kStrftimeNow: {
       const Value* format = argument(with, 0, "format");
       if (format == nullptr) fail(node, "strftime_now: wanted a format");
-      const auto text =
-          strftime_utc(need_text(node, *format, "strftime_now").text(), bounds_.now_s);
+      const MarkedText& form = need_text(node, *format, "strftime_now");
+      const auto text = strftime_utc(form.text(), bounds_.now_s);
       if (!text)
         fail(node, "strftime_now: a conversion that this build does not know", Code::kUnsupported);
-      return made(node, MarkedText(*text));
+      return made(node, MarkedText(*text, form.any_foreign()));
     }
     case Function::kCycle:
       break;
