@@ -108,6 +108,25 @@ void read_gemma(Shapes& shapes, const PiNames::Gemma& names, const char* which,
                            static_cast<long long>(c.n_kv_heads)));
 }
 
+// Sizes that no tensor of a PI0-FAST model tells.
+Result<PiConfig> check_fast(const Shapes& shapes, const PiConfig& c) {
+  const GemmaConfig& b = c.backbone;
+  if (b.n_layers == 0 || c.vision.n_layers == 0)
+    return make_error(Code::kNotFound,
+                      "%.250s: language model of %lld layers, vision tower of %lld; none may be 0",
+                      shapes.path(), static_cast<long long>(b.n_layers),
+                      static_cast<long long>(c.vision.n_layers));
+  if (c.action_dim < 1 || c.action_steps < 1 || c.answer_tokens < 1)
+    return make_error(Code::kShape,
+                      "%.250s: PI0-FAST with %lld rows of %lld actions in at most %lld tokens; all "
+                      "must be above 0 and no tensor tells them: say actions.size and horizon in "
+                      "policy.json",
+                      shapes.path(), static_cast<long long>(c.action_steps),
+                      static_cast<long long>(c.action_dim),
+                      static_cast<long long>(c.answer_tokens));
+  return c;
+}
+
 }  // namespace
 
 Result<PiCheckpointSource> PiCheckpointSource::make(
@@ -120,13 +139,17 @@ Result<PiCheckpointSource> PiCheckpointSource::make(
 
 Result<void> PiCheckpointSource::detect() {
   constexpr std::string_view kDense = ".dense.weight";
-  if (folder_->tensor("action_in_proj.weight") == nullptr &&
-      folder_->tensor(std::string(kLerobotPrefix) + "action_in_proj.weight") != nullptr)
-    prefix_ = kLerobotPrefix;
+  const std::string norm = std::string(pi_safetensors_names().backbone_norm) + ".weight";
+  for (const std::string& name : {std::string("action_in_proj.weight"), norm}) {
+    if (folder_->tensor(name) != nullptr) break;
+    if (folder_->tensor(std::string(kLerobotPrefix) + name) != nullptr) prefix_ = kLerobotPrefix;
+  }
   std::string dense;
+  bool expert = tensor("action_in_proj.weight") != nullptr;
   for (const SafeTensorsFile& file : folder_->files()) {
     for (const SafeTensor& tensor : file.tensors()) {
       if (std::string_view(tensor.name).ends_with(kDense) && dense.empty()) dense = tensor.name;
+      expert = expert || tensor.name.find("gemma_expert.") != std::string::npos;
     }
   }
   const bool time_layers = tensor("time_mlp_in.weight") != nullptr;
@@ -141,9 +164,15 @@ Result<void> PiCheckpointSource::detect() {
     reason_ = "tensors state_proj.weight and action_time_mlp_in.weight are present";
     return {};
   }
+  if (!expert && tensor(norm) != nullptr) {
+    family_ = PiFamily::kPi0Fast;
+    reason_ = "a language model with its final norm, and no tensor of an action expert";
+    return {};
+  }
   return make_error(Code::kNotFound,
                     "%.300s: no tensor tells PI0 from PI0.5 (looked for time_mlp_in, *.dense, "
-                    "state_proj with action_time_mlp_in); is it another model family?",
+                    "state_proj with action_time_mlp_in), nor is it a PI0-FAST model without any "
+                    "expert; is it another model family?",
                     folder_->path().c_str());
 }
 
@@ -172,10 +201,17 @@ Result<PiConfig> read_pi_checkpoint_config(const PiCheckpointSource& source,
   c.family = source.family();
   read_vision(shapes, names, hints, c.vision);
   read_gemma(shapes, names.backbone, "language model", hints, c.backbone);
-  read_gemma(shapes, names.expert, "action expert", hints, c.expert);
   c.vocab = shapes.of(names.embed, 2)[0];
-  c.action_dim = shapes.of(std::string(names.action_in) + ".weight", 2)[1];
   c.action_steps = hints.action_steps;
+  if (c.is_fast()) {
+    c.n_denoise_steps = 0;
+    c.action_dim = hints.action_dim;
+    c.answer_tokens = hints.answer_tokens;
+    if (!shapes.ok()) return shapes.failure();
+    return check_fast(shapes, c);
+  }
+  read_gemma(shapes, names.expert, "action expert", hints, c.expert);
+  c.action_dim = shapes.of(std::string(names.action_in) + ".weight", 2)[1];
   c.n_denoise_steps = hints.n_denoise_steps;
   if (!shapes.ok()) return shapes.failure();
   const GemmaConfig &b = c.backbone, &e = c.expert;

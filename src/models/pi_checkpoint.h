@@ -1,6 +1,6 @@
-// PI0 / PI0.5 from a folder of safetensors: openpi's PyTorch names, or LeRobot's (the same behind
-// "model."). The embedding may go by either of its tied names; a PI0.5 checkpoint may carry its
-// time layers under PI0's names. Source: pi-policy.md 11.
+// PI0, PI0.5 or PI0-FAST from a folder of safetensors: openpi's PyTorch names, or LeRobot's (the
+// same behind "model."). The embedding may go by either of its tied names; a PI0.5 checkpoint may
+// carry its time layers under PI0's names. Source: pi-policy.md 11.
 #pragma once
 #include <memory>
 
@@ -12,7 +12,8 @@ namespace outrider {
 // The tensors under openpi's names, whatever the files call them.
 class PiCheckpointSource final : public TensorSource {
  public:
-  // Errors: kNotFound when no tensor tells PI0 from PI0.5.
+  // PI0-FAST is a language model with its final norm and nothing of an action expert. Errors:
+  // kNotFound when no tensor tells the family.
   static Result<PiCheckpointSource> make(std::shared_ptr<const SafeTensorsFolder> folder);
 
   std::optional<TensorInfo> find(std::string_view name) const override;
@@ -38,6 +39,8 @@ class PiCheckpointSource final : public TensorSource {
 struct PiSizeHints {
   int64_t head_dim = 0, vision_heads = 0;
   int64_t action_steps = 50, n_denoise_steps = 10;
+  // PI0-FAST: values of one row of the chunk, most tokens of one answer.
+  int64_t action_dim = 0, answer_tokens = 256;
 };
 
 // Sizes from the tensors' shapes. Errors: kNotFound naming the tensor and shape; kShape when a hint

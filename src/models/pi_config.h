@@ -1,4 +1,5 @@
-// Sizes and numerics of a PI0 / PI0.5 policy. Source: pi-policy.md 1, gguf-models.md B.
+// Sizes and numerics of a PI0, PI0.5 or PI0-FAST policy. Source: pi-policy.md 1, 12; gguf-models.md
+// B.
 #pragma once
 #include <cstdint>
 
@@ -9,9 +10,10 @@ namespace outrider {
 // Tokens from elsewhere that may stand in front of the suffix.
 inline constexpr int64_t kMaxExtraTokens = 4;
 
-enum class PiFamily : uint8_t { kPi0, kPi05 };
+// kPi0Fast writes its actions token by token with the language model itself: it has no expert.
+enum class PiFamily : uint8_t { kPi0, kPi05, kPi0Fast };
 inline const char* pi_family_name(PiFamily family) {
-  return family == PiFamily::kPi0 ? "PI0" : "PI0.5";
+  return family == PiFamily::kPi0 ? "PI0" : family == PiFamily::kPi05 ? "PI0.5" : "PI0-FAST";
 }
 
 struct VisionConfig {
@@ -35,10 +37,15 @@ struct PiConfig {
   int64_t vocab = 0;
   int64_t action_dim = 0, action_steps = 0;  // one chunk is [action_steps, action_dim]
   int64_t n_denoise_steps = 10;              // Euler steps
+  int64_t answer_tokens = 0;                 // PI0-FAST: most tokens of one answer
   double rope_base = 10000;
 
-  // PI0 has one state token in front of the action tokens.
-  int64_t suffix_tokens() const { return action_steps + (family == PiFamily::kPi0 ? 1 : 0); }
+  bool is_fast() const { return family == PiFamily::kPi0Fast; }
+  // What stands behind the prefix. PI0 has one state token in front of the action tokens; PI0-FAST
+  // has its answer there.
+  int64_t suffix_tokens() const {
+    return is_fast() ? answer_tokens : action_steps + (family == PiFamily::kPi0 ? 1 : 0);
+  }
 };
 
 // Where the reference (openpi) and Jetson-PI-Edge differ inside the model. pi-policy.md 13.

@@ -54,6 +54,8 @@ void visit_parts(Model& m, Visitor& visit) {
   for (auto& part : m.modulation2) modulation(part);
   modulation(m.final_modulation);
   visit.floats(m.times);
+  visit.floats(m.backbone_norm);
+  visit.weight(m.head);
 }
 
 // Notes every part of a model.

@@ -9,7 +9,7 @@
 namespace outrider {
 
 // Raise it whenever PiModel::build computes, packs or keeps something else than before.
-inline constexpr int kPiImageRevision = 3;
+inline constexpr int kPiImageRevision = 4;
 
 struct PiImageName {
   std::string file;  // depends on the model and the options: a newer build replaces the older image

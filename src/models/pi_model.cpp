@@ -99,10 +99,17 @@ class PiModelBuilder {
     list_.add({from.down}, precision, &to.down);
   }
 
-  // The last layer only has to leave its keys and values: the rest of it feeds nothing.
+  // The last layer only has to leave its keys and values: the rest of it feeds nothing. In PI0-FAST
+  // it feeds the output head.
   void plan_backbone() {
     auto& layers = model_->backbone;
     layers.resize(weights_.backbone.size());
+    if (model_->config.is_fast()) {
+      for (size_t i = 0; i < layers.size(); ++i) plan_layer(weights_.backbone[i], layers[i]);
+      model_->backbone_norm = weights_.backbone_norm.scale;
+      list_.add({weights_.embed}, options_.precision, &model_->head);
+      return;
+    }
     for (size_t i = 0; i + 1 < layers.size(); ++i) plan_layer(weights_.backbone[i], layers[i]);
     if (layers.empty()) return;
     const GemmaLayerRef& last = weights_.backbone.back();
@@ -120,6 +127,7 @@ class PiModelBuilder {
   // Heads stay in f32 as in the reference: they are small and decide the action directly.
   void plan_heads(std::vector<float>& action_columns) {
     PiModel& m = *model_;
+    if (m.config.is_fast()) return;
     plan(weights_.action_in, Precision::kF32, m.action_in);
     plan(weights_.action_out, Precision::kF32, m.action_out);
     if (m.config.family != PiFamily::kPi0) return;
@@ -161,6 +169,7 @@ class PiModelBuilder {
 
   Result<void> compute_time_dependents() {
     PiModel& m = *model_;
+    if (m.config.is_fast()) return {};
     const int64_t width = m.config.expert.width, n_steps = m.config.n_denoise_steps;
     m.times = flow_times(n_steps, options_.numerics.exact_times);
     std::vector<float> embedded(static_cast<size_t>((n_steps + 1) * width));
@@ -233,8 +242,9 @@ OpsLimits pi_limits(const PiConfig& config, int64_t max_views, int64_t max_prefi
                 config.n_denoise_steps + 1});
   limits.max_in = std::max({3 * v.patch_size * v.patch_size, v.width, v.mlp, b.width, b.mlp,
                             b.q_width(), e.width, e.mlp, config.action_dim});
-  limits.max_out = std::max({3 * v.width, v.mlp, b.q_width() + 2 * b.kv_width(), 2 * b.mlp, b.width,
-                             3 * e.width, 2 * e.mlp, config.action_dim});
+  limits.max_out =
+      std::max({3 * v.width, v.mlp, b.q_width() + 2 * b.kv_width(), 2 * b.mlp, b.width, 3 * e.width,
+                2 * e.mlp, config.action_dim, config.is_fast() ? config.vocab : 0});
   limits.max_keys = std::max(v.n_tokens(), max_prefix + config.suffix_tokens() + kMaxExtraTokens);
   limits.max_head_dim = static_cast<int32_t>(std::max(v.head_dim(), b.head_dim));
   return limits;

@@ -1,5 +1,5 @@
-// A PI0 / PI0.5 policy ready to run: packed weights and everything that depends only on the number
-// of denoising steps. Const after build; shared by all runtimes of one file.
+// A PI0, PI0.5 or PI0-FAST policy ready to run: packed weights and everything that depends only on
+// the number of denoising steps. Const after build; shared by all runtimes of one file.
 #pragma once
 #include <memory>
 #include <span>
@@ -26,7 +26,7 @@ struct VisionLayer {
 
 struct GemmaLayer {
   std::vector<float> norm1, norm2;  // empty where the norms are adaptive
-  Weight qkv;                       // the backbone's last layer: k and v only, nothing else
+  Weight qkv;  // the last layer of a backbone that only leaves keys and values: k and v, no more
   Weight o, gate_up, down;
 };
 
@@ -66,8 +66,10 @@ struct PiModel {
   PackedLinear state, action_time_out;  // PI0
   Weight action_time_in;                // PI0: the columns that read the action
   std::vector<float>
-      action_time_bias;      // PI0: [n_steps + 1, width], time part and bias; last: t = 0
-  std::vector<float> times;  // t of every step
+      action_time_bias;              // PI0: [n_steps + 1, width], time part and bias; last: t = 0
+  std::vector<float> times;          // t of every step
+  std::vector<float> backbone_norm;  // PI0-FAST
+  Weight head;                       // PI0-FAST: the embedding once more, as [vocab, width]
   // Everything a tick reads: the packed weights and the embedding table.
   int64_t resident_bytes() const {
     return static_cast<int64_t>(packed_.size() + table_.used_bytes());

@@ -14,6 +14,7 @@ struct PiRun::Sizes {
   size_t prefix_width, prefix_qkv, prefix_att, prefix_mlp;
   size_t suffix_width, suffix_qkv, suffix_att, suffix_mlp, chunk;
   size_t vision_cache_bytes, cache_bytes, n_layers, suffix_rows, state_token, extra;
+  size_t answer_width, logits;
   size_t n_slots, slot_pixels, slot_tokens, kept_ids;
   int64_t vision_capacity, capacity;
 
@@ -42,6 +43,8 @@ struct PiRun::Sizes {
     suffix_rows = static_cast<size_t>(suffix);
     state_token = static_cast<size_t>(e.width);
     extra = n(kMaxExtraTokens, e.width);
+    answer_width = c.is_fast() ? static_cast<size_t>(b.width) : 0;
+    logits = c.is_fast() ? static_cast<size_t>(c.vocab) : 0;
     n_layers = static_cast<size_t>(b.n_layers);
     vision_capacity = v.n_tokens();
     capacity = max_prefix + suffix;
@@ -61,8 +64,8 @@ struct PiRun::Sizes {
            floats(vision_mlp) + 2 * floats(prefix_width) + floats(prefix_qkv) + floats(prefix_att) +
            floats(prefix_mlp) + 2 * floats(suffix_width) + floats(suffix_qkv) + floats(suffix_att) +
            floats(suffix_mlp) + floats(state_token) + 3 * floats(chunk) + floats(extra) +
-           Arena::cost<int32_t>(suffix_rows) + Arena::cost<KvCache>(n_layers) +
-           Arena::cost<std::byte>(vision_cache_bytes) +
+           2 * floats(answer_width) + floats(logits) + Arena::cost<int32_t>(suffix_rows) +
+           Arena::cost<KvCache>(n_layers) + Arena::cost<std::byte>(vision_cache_bytes) +
            n_layers * Arena::cost<std::byte>(cache_bytes) +
            n_slots * (Arena::cost<uint8_t>(slot_pixels) + floats(slot_tokens)) +
            Arena::cost<int32_t>(kept_ids);
@@ -112,6 +115,9 @@ void PiRun::take_views(const Sizes& sizes) {
   x_ = arena_.take<float>(sizes.chunk);
   hard_chunk_ = arena_.take<float>(sizes.chunk);
   extra_ = arena_.take<float>(sizes.extra);
+  last_row_ = arena_.take<float>(sizes.answer_width);
+  answer_row_ = arena_.take<float>(sizes.answer_width);
+  logits_ = arena_.take<float>(sizes.logits);
   visible_ = arena_.take<int32_t>(sizes.suffix_rows);
   vision_cache_ = {arena_.take_bytes(sizes.vision_cache_bytes), sizes.vision_capacity,
                    static_cast<int32_t>(v.n_heads), static_cast<int32_t>(v.head_dim()), kv_type()};
@@ -130,9 +136,22 @@ void PiRun::take_views(const Sizes& sizes) {
 // ---- reuse --------------------------------------------------------------------------------------
 
 void PiRun::forget() noexcept {
+  drop_kept();
+  reuse_counts_ = {};
+}
+
+void PiRun::drop_kept() noexcept {
   for (Slot& slot : slots_) slot.filled = false;
   prefix_kept_ = false;
-  reuse_counts_ = {};
+}
+
+// Is this pass wanted no more? Nothing of it is kept then.
+bool PiRun::stop_here() noexcept {
+  if (!stopped_ && stop_wish_ != nullptr && stop_wish_->load(std::memory_order_relaxed)) {
+    stopped_ = true;
+    drop_kept();
+  }
+  return stopped_;
 }
 
 int64_t PiRun::find_slot(const uint8_t* rgb) const noexcept {
@@ -262,6 +281,7 @@ void PiRun::vision_layer(const VisionLayer& layer, int64_t n_views) noexcept {
 }
 
 void PiRun::encode_views(std::span<const uint8_t* const> views) noexcept {
+  stopped_ = false;
   n_views_ = static_cast<int64_t>(views.size());
   views_placed_ = reuse_ && taps_ == nullptr;
   if (views_placed_) return place_views(views);
@@ -280,6 +300,7 @@ void PiRun::encode_views(std::span<const PiPixels> views) noexcept {
     all_bytes = all_bytes && views[i].scaled == nullptr;
   }
   if (all_bytes) return encode_views(std::span<const uint8_t* const>(bytes, views.size()));
+  stopped_ = false;
   n_views_ = static_cast<int64_t>(views.size());
   views_placed_ = false;
   encode_computed(views);
@@ -312,7 +333,10 @@ void PiRun::compute_views(std::span<const PiPixels> views) noexcept {
     const float* position = m.position.data() + i % tokens * v.width;
     for (int64_t j = 0; j < v.width; ++j) h.row(i)[j] += position[j];
   }
-  for (const VisionLayer& layer : m.vision) vision_layer(layer, n_views);
+  for (const VisionLayer& layer : m.vision) {
+    if (stop_here()) return;
+    vision_layer(layer, n_views);
+  }
   ops_->layer_norm(h, m.post_ln.weight.data(), m.post_ln.bias.data(), 1e-6f, y);
   const View<float> out(prefix_, rows, m.config.backbone.width);
   ops_->linear(y, m.projector.w, {.y = out, .bias = m.projector.bias.data()});
@@ -320,11 +344,10 @@ void PiRun::compute_views(std::span<const PiPixels> views) noexcept {
 
 // ---- prefix -------------------------------------------------------------------------------------
 
-void PiRun::embed_text(std::span<const int32_t> tokens) noexcept {
+void PiRun::embed_text(std::span<const int32_t> tokens, float* out) noexcept {
   const Matrix& embed = model_->embed;
   const float scale = std::sqrt(static_cast<float>(embed.n_in));
   const size_t bytes = row_bytes(embed.dtype, embed.n_in);
-  float* out = prefix_ + n_views_ * model_->config.vision.n_tokens() * embed.n_in;
   for (const int32_t token : tokens) {
     OUTRIDER_ASSERT(token >= 0 && token < embed.n_out);
     dequantize_row(embed.dtype,
@@ -335,22 +358,32 @@ void PiRun::embed_text(std::span<const int32_t> tokens) noexcept {
   }
 }
 
-// Rotates q and k of qkv in place, stores k and v at `first`, attends.
-void PiRun::attend(const GemmaConfig& config, View<float> qkv, const KvCache& cache, int64_t first,
-                   int64_t n_keys, const int32_t* visible, View<float> out) noexcept {
+// Rotates q and k of qkv in place, stores k and v, attends.
+void PiRun::attend(const GemmaConfig& config, View<float> qkv, const KvCache& cache,
+                   const Place& place, const int32_t* visible, View<float> out) noexcept {
   const int64_t q_width = config.q_width(), kv_width = config.kv_width(), n = qkv.rows;
-  const auto cos = rope_.cos(first, n), sin = rope_.sin(first, n);
+  const auto cos = rope_.cos(place.position, n), sin = rope_.sin(place.position, n);
   ops_->rope(qkv.cols_from(0, q_width + kv_width), static_cast<int32_t>(config.head_dim), cos, sin);
-  ops_->kv_store(cache, first, qkv.cols_from(q_width, kv_width),
+  ops_->kv_store(cache, place.slot, qkv.cols_from(q_width, kv_width),
                  qkv.cols_from(q_width + kv_width, kv_width));
   AttentionArgs args;
-  args.q = qkv.cols_from(0, q_width);
+  args.q = qkv.rows_from(place.asks_from, n - place.asks_from).cols_from(0, q_width);
   args.n_heads = static_cast<int32_t>(config.n_heads);
   args.scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
-  args.n_keys = n_keys;
+  args.n_keys = place.n_keys;
   args.visible = visible;
   args.out = out;
   ops_->attention(args, cache);
+}
+
+// What follows attention in a layer with stored norms.
+void PiRun::finish_layer(const GemmaLayer& layer, View<float> attended, View<float> x) noexcept {
+  const View<float> y(prefix_y_, x.rows, x.cols),
+      mlp(prefix_mlp_, x.rows, model_->config.backbone.mlp);
+  ops_->linear(attended, layer.o, {.y = x, .add = true});
+  ops_->rms_norm(x, layer.norm2.data(), nullptr, 1e-6f, y);
+  ops_->gated_linear(y, layer.gate_up, Activation::kGeluTanh, mlp);
+  ops_->linear(mlp, layer.down, {.y = x, .add = true});
 }
 
 void PiRun::backbone_layer(size_t i) noexcept {
@@ -360,7 +393,8 @@ void PiRun::backbone_layer(size_t i) noexcept {
   const float eps = 1e-6f;
   const View<float> x(prefix_, n, config.width), y(prefix_y_, n, config.width);
   ops_->rms_norm(x, layer.norm1.data(), nullptr, eps, y);
-  if (i + 1 == model_->backbone.size()) {
+  const bool last = i + 1 == model_->backbone.size(), fast = model_->config.is_fast();
+  if (last && !fast) {
     const View<float> kv(prefix_qkv_, n, 2 * kv_width);
     ops_->linear(y, layer.qkv, {.y = kv});
     ops_->rope(kv.cols_from(0, kv_width), static_cast<int32_t>(config.head_dim), rope_.cos(0, n),
@@ -368,19 +402,19 @@ void PiRun::backbone_layer(size_t i) noexcept {
     ops_->kv_store(caches_[i], 0, kv.cols_from(0, kv_width), kv.cols_from(kv_width, kv_width));
     return;
   }
+  // Behind the last layer only the last row is read.
+  const int64_t from = last ? n - 1 : 0;
   const View<float> qkv(prefix_qkv_, n, config.q_width() + 2 * kv_width),
-      att(prefix_att_, n, config.q_width());
-  const View<float> mlp(prefix_mlp_, n, config.mlp);
+      att(prefix_att_, n - from, config.q_width());
   ops_->linear(y, layer.qkv, {.y = qkv});
-  attend(config, qkv, caches_[i], 0, n, nullptr, att);
-  ops_->linear(att, layer.o, {.y = x, .add = true});
-  ops_->rms_norm(x, layer.norm2.data(), nullptr, eps, y);
-  ops_->gated_linear(y, layer.gate_up, Activation::kGeluTanh, mlp);
-  ops_->linear(mlp, layer.down, {.y = x, .add = true});
+  attend(config, qkv, caches_[i], {.n_keys = n, .asks_from = from}, nullptr, att);
+  finish_layer(layer, att, x.rows_from(from, n - from));
 }
 
 void PiRun::encode_prefix(std::span<const int32_t> tokens) noexcept {
   const int64_t n_images = n_views_ * model_->config.vision.n_tokens();
+  n_answered_ = 0;
+  if (stop_here()) return;
   const bool reuse = reuse_ && taps_ == nullptr && views_placed_;
   if (reuse && same_prefix(tokens)) {
     OUTRIDER_ASSERT(n_prefix_ == n_images + static_cast<int64_t>(tokens.size()));
@@ -390,13 +424,15 @@ void PiRun::encode_prefix(std::span<const int32_t> tokens) noexcept {
   n_prefix_ = n_images + static_cast<int64_t>(tokens.size());
   OUTRIDER_ASSERT(n_prefix_ + model_->config.suffix_tokens() <= rope_.n_positions());
   if (reuse) keep_prefix(tokens);
-  embed_text(tokens);
+  embed_text(tokens, prefix_ + n_images * model_->embed.n_in);
   if (taps_ != nullptr)
     tap("prefix_embd", -1, View<const float>(prefix_, n_prefix_, model_->config.backbone.width));
   for (size_t i = 0; i < model_->backbone.size(); ++i) {
+    if (stop_here()) return;
     backbone_layer(i);
     if (taps_ != nullptr) tap_cache(i);
   }
+  if (model_->config.is_fast()) keep_last_row();
 }
 
 // ---- suffix -------------------------------------------------------------------------------------
@@ -509,7 +545,8 @@ void PiRun::expert_layer(size_t i, int64_t step) noexcept {
   };
   norm(layer.norm1, m.modulation1);
   ops_->linear(y, layer.qkv, {.y = qkv});
-  attend(config, qkv, caches_[i], n_prefix_, n_prefix_ + n, visible_.data(), att);
+  attend(config, qkv, caches_[i],
+         {.slot = n_prefix_, .position = n_prefix_, .n_keys = n_prefix_ + n}, visible_.data(), att);
   branch(att, layer.o, m.modulation1);
   norm(layer.norm2, m.modulation2);
   ops_->gated_linear(y, layer.gate_up, Activation::kGeluTanh, mlp);

@@ -1,8 +1,10 @@
-// One run of a PI0 / PI0.5 policy: all mutable state, taken once, and the passes over it.
+// One run of a policy: all mutable state, taken once, and the passes over it.
 //
 // Order of a tick: encode_views -> encode_prefix -> start -> denoise(0 .. n_steps-1) -> actions.
-// Source of the maths: pi-policy.md 5 to 9.
+// PI0-FAST: encode_views -> encode_prefix -> next_token(-1), next_token(id), ...
+// Source of the maths: pi-policy.md 5 to 9, 12.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <span>
 
@@ -66,6 +68,10 @@ class PiRun {
   void condition(const PiHardPrefix& prefix, std::span<const float> extra) noexcept;
   // [hot] One Euler step.
   void denoise(int64_t step, const PiGuidance& guidance = {}) noexcept;
+  // [hot] PI0-FAST, after encode_prefix: the likeliest id behind the prefix and what was answered
+  // so far, the lowest of equals. previous: the id answered last, -1 for the first one. At most
+  // answer_tokens calls after one prefix. -1 when a logit is not finite.
+  int32_t next_token(int32_t previous) noexcept;
   // [action_steps, action_dim], normalised space.
   std::span<const float> actions() const { return x_; }
   // False when a value of the chunk is NaN or infinite.
@@ -81,6 +87,11 @@ class PiRun {
 
   int64_t prefix_tokens() const { return n_prefix_; }
   int64_t state_bytes() const { return static_cast<int64_t>(arena_.used_bytes()); }
+  // [setup] Looked at between layers of the pictures and of the prefix: once true, encode_views and
+  // encode_prefix give up and stopped() says so; what they would have left is not there. null:
+  // never.
+  void stop_when(const std::atomic<bool>* wish) { stop_wish_ = wish; }
+  bool stopped() const { return stopped_; }
   // [setup] Records taps from now on; null stops. Recording allocates, and computes everything: a
   // tap shows what its own run computed.
   void record_to(TapRecorder* taps) { taps_ = taps; }
@@ -105,6 +116,8 @@ class PiRun {
   void patchify(const PiPixels& pixels, View<float> patches) noexcept;
   void guide(int64_t step, const PiGuidance& guidance) noexcept;
   void place_hard_prefix() noexcept;
+  bool stop_here() noexcept;
+  void drop_kept() noexcept;
   int64_t suffix_rows() const { return n_extra_ + model_->config.suffix_tokens(); }
   // Rows of the suffix that share a time: [first, first + n), and the row of the model's tables.
   struct TimedRows {
@@ -113,11 +126,19 @@ class PiRun {
   size_t timed_rows(int64_t step, TimedRows out[3]) const noexcept;
   void vision_layer(const VisionLayer& layer, int64_t n_views) noexcept;
   void backbone_layer(size_t i) noexcept;
-  void embed_text(std::span<const int32_t> tokens) noexcept;
+  void embed_text(std::span<const int32_t> tokens, float* out) noexcept;
   void embed_suffix(int64_t step) noexcept;
   void expert_layer(size_t i, int64_t step) noexcept;
-  void attend(const GemmaConfig& config, View<float> qkv, const KvCache& cache, int64_t first,
-              int64_t n_keys, const int32_t* visible, View<float> out) noexcept;
+  // Where rows stand: slot in the cache and position of the first one, keys that exist then, and
+  // the first row that asks (those in front of it leave keys and values only).
+  struct Place {
+    int64_t slot = 0, position = 0, n_keys = 0, asks_from = 0;
+  };
+  void attend(const GemmaConfig& config, View<float> qkv, const KvCache& cache, const Place& place,
+              const int32_t* visible, View<float> out) noexcept;
+  void finish_layer(const GemmaLayer& layer, View<float> attended, View<float> x) noexcept;
+  void keep_last_row() noexcept;
+  void answer_layer(size_t i) noexcept;
   void tap(const char* name, int64_t index, View<const float> rows);
   void tap_cache(size_t layer);
 
@@ -126,6 +147,8 @@ class PiRun {
   Arena arena_;
   RopeTable rope_;
   TapRecorder* taps_ = nullptr;
+  const std::atomic<bool>* stop_wish_ = nullptr;
+  bool stopped_ = false;
   int64_t n_views_ = 0, n_prefix_ = 0;
   float pixel_[256] = {};  // u8 / 255 * 2 - 1
 
@@ -142,6 +165,10 @@ class PiRun {
   std::span<float> x_;
   std::span<float> hard_chunk_, extra_;
   int64_t n_hard_ = 0, n_extra_ = 0;
+  // PI0-FAST: the prefix's last row behind the last layer, the row that is being answered, and what
+  // the head makes of it.
+  std::span<float> last_row_, answer_row_, logits_;
+  int64_t n_answered_ = 0;
 
   // What is kept: one slot a view holds pixels and the tokens they became. A view is found by its
   // pixels, in whatever slot they lie, so views that change places are found as well.

@@ -45,7 +45,8 @@ constexpr PiNames kNames = {
     "action_time_mlp_in",
     "action_time_mlp_out",
     "time_mlp_in",
-    "time_mlp_out"};
+    "time_mlp_out",
+    OUTRIDER_LANGUAGE "norm"};
 
 #undef OUTRIDER_VISION
 #undef OUTRIDER_LANGUAGE

@@ -76,6 +76,13 @@ void read_vision(WeightReader& reader, const PiNames& names, const PiConfig& con
 void read_heads(WeightReader& reader, const PiNames& names, const PiConfig& config,
                 PiWeights& out) {
   const int64_t width = config.expert.width, dim = config.action_dim;
+  if (config.is_fast()) {
+    out.backbone_norm.scale =
+        reader.values(std::string(names.backbone_norm) + ".weight", config.backbone.width);
+    return;
+  }
+  out.expert_norm = read_gemma_norm(reader, names.expert_norm, names.expert_norm_dense, width,
+                                    config.family == PiFamily::kPi05);
   out.action_in = reader.linear(names.action_in, width, dim);
   out.action_out = reader.linear(names.action_out, dim, width);
   if (config.family == PiFamily::kPi0) {
@@ -105,8 +112,6 @@ Result<PiWeights> read_pi_weights(const TensorSource& policy, const TensorSource
     out.expert.push_back(read_gemma_layer(policy_reader, names.expert, config.expert,
                                           names.expert_first_layer + i, adaptive));
   }
-  out.expert_norm = read_gemma_norm(policy_reader, names.expert_norm, names.expert_norm_dense,
-                                    config.expert.width, adaptive);
   read_heads(policy_reader, names, config, out);
   if (!policy_reader.ok()) return policy_reader.failure();
   read_vision(vision_reader, names, config, out);

@@ -1,4 +1,4 @@
-// All weights of a PI0 / PI0.5 policy by role, still as they lie in the file(s).
+// All weights of a policy by role, still as they lie in the file(s).
 #pragma once
 #include <vector>
 
@@ -38,6 +38,7 @@ struct PiWeights {
   Matrix embed;  // [vocab, backbone width]
   std::vector<GemmaLayerRef> backbone, expert;
   GemmaNormRef expert_norm;
+  GemmaNormRef backbone_norm;  // PI0-FAST: in front of the output head, which is `embed` again
   LinearRef action_in, action_out;
   LinearRef state, action_time_in, action_time_out;  // PI0
   LinearRef time_in, time_out;                       // PI0.5
@@ -57,6 +58,7 @@ struct PiNames {
   const char *expert_norm, *expert_norm_dense;
   const char *action_in, *action_out, *state, *action_time_in, *action_time_out, *time_in,
       *time_out;
+  const char* backbone_norm = nullptr;  // where the format has PI0-FAST
 };
 
 // Collects every weight that config promises. Errors: kNotFound (missing tensor, wrong shape),

@@ -68,6 +68,7 @@ Result<std::string> pi_weights_key(const PiWeights& w) {
   keys.add(w.post_ln);
   keys.add(w.embed);
   keys.add(w.expert_norm);
+  if (w.config.is_fast()) keys.add(w.backbone_norm);
   for (const VisionLayerRef& layer : w.vision) keys.add(layer);
   for (const auto* layers : {&w.backbone, &w.expert})
     for (const GemmaLayerRef& layer : *layers) keys.add(layer);

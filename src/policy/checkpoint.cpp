@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "gguf/gguf.h"
+#include "policy/fast_answer.h"
 #include "policy/pipeline.h"
 
 namespace outrider {
@@ -84,6 +85,52 @@ Result<std::string> find_tokenizer(const Place& place, const std::string& folder
       "no tokenizer.model or paligemma_tokenizer.model in %.250s%s; put PaliGemma's SentencePiece "
       "file there, or name it in policy.json: tokenizer",
       looked.c_str(), json ? " (tokenizer.json is another format)" : "");
+}
+
+// PI0-FAST's action tokens; none for the other families.
+Result<std::optional<ActionTokens>> read_action_tokens(const Place& place,
+                                                       const std::string& folder, PiFamily family,
+                                                       const PolicyDescription& policy,
+                                                       std::vector<std::string>& notes) {
+  if (family != PiFamily::kPi0Fast) return std::optional<ActionTokens>();
+  std::string at = policy.action_tokens.tokenizer.empty()
+                       ? ""
+                       : beside(place.folder, policy.action_tokens.tokenizer);
+  std::string looked;
+  for (const std::string& where : {folder, place.folder}) {
+    for (const char* name : {"fast", "action_tokenizer", "assets/fast"}) {
+      if (at.empty() && is_file(where + "/" + name + "/tokenizer.json")) at = where + "/" + name;
+      looked += (looked.empty() ? "" : ", ") + where + "/" + name;
+    }
+    if (folder == place.folder) break;
+  }
+  if (at.empty())
+    return make_error(Code::kNotFound,
+                      "no tokenizer.json of action tokens in %.300s; put the folder of "
+                      "physical-intelligence/fast there, or name it in policy.json: "
+                      "action_tokens.tokenizer",
+                      looked.c_str());
+  auto tokens = ActionTokens::open(at);
+  if (!tokens) return tokens.error();
+  notes.push_back("action tokens: " + at);
+  return std::optional<ActionTokens>(std::move(tokens.value()));
+}
+
+// The ids of action tokens are counted from the end of the vocabulary.
+Result<void> check_fast_vocabulary(const std::string& path, const SpmTokenizer& tokenizer,
+                                   const ActionTokens& tokens, const PiConfig& config) {
+  if (tokenizer.n_pieces() != config.vocab)
+    return make_error(Code::kNotFound,
+                      "%.200s has %d pieces, the embedding %lld rows; PI0-FAST counts its action "
+                      "ids from the end, so both must be equal",
+                      path.c_str(), tokenizer.n_pieces(), static_cast<long long>(config.vocab));
+  if (tokenizer.vocab().eos < 0)
+    return make_error(Code::kNotFound, "%.300s: the vocabulary names no end-of-text id",
+                      path.c_str());
+  auto answer = FastAnswer::make(tokenizer, tokens, config.action_steps, config.action_dim,
+                                 config.answer_tokens);
+  if (!answer) return answer.error();
+  return {};
 }
 
 }  // namespace
@@ -194,17 +241,20 @@ Result<PolicyCheckpoint> open_policy_checkpoint(const std::string& path) {
   PiSizeHints hints = facts.value().hints;
   if (policy.model.head_dim > 0) hints.head_dim = policy.model.head_dim;
   if (policy.model.vision_heads > 0) hints.vision_heads = policy.model.vision_heads;
+  const int64_t stated = facts.value().stated_action_dim;
+  hints.action_dim = policy.model.action_dim > 0 ? policy.model.action_dim
+                     : stated > 0                ? stated
+                                                 : policy.action_width;
+  hints.answer_tokens = answer_tokens(policy);
   hints.action_steps = horizon(policy);
   hints.n_denoise_steps = num_steps(policy);
   auto config = read_pi_checkpoint_config(source.value(), hints);
   if (!config) return config.error();
-  const int64_t stated = facts.value().stated_action_dim;
   if (stated > 0 && stated != config.value().action_dim)
-    return make_error(
-        Code::kShape,
-        "%.250s/config.json states an action width of %lld, action_in_proj reads %lld",
-        folder.c_str(), static_cast<long long>(stated),
-        static_cast<long long>(config.value().action_dim));
+    return make_error(Code::kShape,
+                      "%.250s/config.json states an action width of %lld, the model has %lld",
+                      folder.c_str(), static_cast<long long>(stated),
+                      static_cast<long long>(config.value().action_dim));
   // Does the robot fit? Known before a weight is read.
   auto pipeline =
       PolicyPipeline::make(policy, family, config.value().action_dim, policy.action_width);
@@ -219,12 +269,18 @@ Result<PolicyCheckpoint> open_policy_checkpoint(const std::string& path) {
                       tokenizer_path.value().c_str(), tokenizer.value().n_pieces(),
                       static_cast<long long>(config.value().vocab));
   notes.push_back("tokenizer: " + tokenizer_path.value());
+  auto action_tokens = read_action_tokens(place.value(), folder, family, policy, notes);
+  if (!action_tokens) return action_tokens.error();
+  if (action_tokens.value())
+    OUTRIDER_TRY(check_fast_vocabulary(tokenizer_path.value(), tokenizer.value(),
+                                       *action_tokens.value(), config.value()));
   return PolicyCheckpoint{folder,
                           std::move(policy),
                           config.value(),
                           std::move(source.value()),
                           std::move(tokenizer.value()),
                           tokenizer_path.value(),
+                          std::move(action_tokens.value()),
                           std::move(notes)};
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "models/pi_checkpoint.h"
+#include "policy/action_tokens.h"
 #include "policy/description.h"
 #include "text/tokenizer.h"
 
@@ -26,7 +27,8 @@ struct PolicyCheckpoint {
   PiCheckpointSource source;  // borrows the mapped files, which it keeps
   SpmTokenizer tokenizer;
   std::string tokenizer_path;
-  std::vector<std::string> notes;  // where each thing came from, one line each
+  std::optional<ActionTokens> action_tokens;  // PI0-FAST
+  std::vector<std::string> notes;             // where each thing came from, one line each
 };
 
 // [setup] `path`: the folder or a policy.json. Reads headers and small files, no weight. Everything

@@ -34,6 +34,11 @@ Result<Converted> convert_checkpoint(const PolicyCheckpoint& checkpoint, std::op
   if (type && !dtype_info(*type).can_be_weight)
     return make_error(Code::kUnsupported, "convert: element type %s cannot be a weight",
                       std::string(dtype_info(*type).name).c_str());
+  if (checkpoint.config.is_fast())
+    return make_error(Code::kUnsupported,
+                      "convert: %.300s is PI0-FAST, for which GGUF files have no layout; run the "
+                      "folder itself",
+                      checkpoint.folder.c_str());
   auto target = examine_output(out.c_str());
   if (!target) return target.error();
   PiConfig config = checkpoint.config;

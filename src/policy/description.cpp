@@ -14,13 +14,15 @@ void libero(PolicyDescription& p, PiFamily family) {
   p.state = {{"observation/state", 8, "m (3), axis-angle rad (3), gripper m (2)"}};
   p.action_width = 7;
   p.action_unit = "end-effector step (6), gripper";
-  if (family == PiFamily::kPi0) p.delta_mask = {true, true, true, true, true, true, false};
+  if (family != PiFamily::kPi05) p.delta_mask = {true, true, true, true, true, true, false};
   p.state_in_text = false;  // the released PI0.5 recipe leaves the state out
 }
 
-void droid(PolicyDescription& p) {
+void droid(PolicyDescription& p, PiFamily family) {
+  // PI0-FAST has a second base view between the two, always black.
+  const int64_t wrist = family == PiFamily::kPi0Fast ? 2 : 1;
   p.cameras = {camera("observation/exterior_image_1_left", 0, true),
-               camera("observation/wrist_image_left", 1, true)};
+               camera("observation/wrist_image_left", wrist, true)};
   p.state = {{"observation/joint_position", 7, "rad"},
              {"observation/gripper_position", 1, "0 open, 1 closed"}};
   p.action_width = 8;
@@ -36,7 +38,7 @@ void aloha(PolicyDescription& p) {
   p.delta_mask = delta_mask_of(std::array<int64_t, 4>{6, -1, 6, -1}).value();
 }
 
-Result<void> check_cameras(const PolicyDescription& policy) {
+Result<void> check_cameras(const PolicyDescription& policy, PiFamily family) {
   if (policy.cameras.empty() || static_cast<int64_t>(policy.cameras.size()) > kMaxCameras)
     return make_error(Code::kInvalid, "policy: cameras has %zu entries, allowed 1..%lld",
                       policy.cameras.size(), static_cast<long long>(kMaxCameras));
@@ -55,6 +57,12 @@ Result<void> check_cameras(const PolicyDescription& policy) {
       return make_error(Code::kInvalid,
                         "policy: a camera's name is \"%.90s\"; wanted 1..90 bytes without blanks",
                         c.name.c_str());
+    if (c.fast_slot && family != PiFamily::kPi0Fast && c.slot > 0)
+      return make_error(Code::kInvalid,
+                        "policy: camera \"%.80s\" goes to slot %s, which %s does not have; its "
+                        "slots are %s, %s, %s",
+                        c.name.c_str(), kFastCameraSlots[static_cast<size_t>(c.slot)],
+                        pi_family_name(family), kCameraSlots[0], kCameraSlots[1], kCameraSlots[2]);
     for (const char* taken : kTaken) {
       if (c.name == taken)
         return make_error(Code::kInvalid,
@@ -97,7 +105,7 @@ PolicyDescription policy_defaults(Robot robot, PiFamily family) {
       libero(p, family);
       break;
     case Robot::kDroid:
-      droid(p);
+      droid(p, family);
       break;
     case Robot::kAloha:
       aloha(p);
@@ -128,18 +136,23 @@ NormForm action_form(const PolicyDescription& policy, PiFamily family) {
                                                               : NormForm::kQuantile);
 }
 bool state_in_text(const PolicyDescription& policy, PiFamily family) {
-  return family == PiFamily::kPi05 && policy.state_in_text.value_or(true);
+  return family == PiFamily::kPi0Fast ||
+         (family == PiFamily::kPi05 && policy.state_in_text.value_or(true));
 }
 int64_t max_tokens(const PolicyDescription& policy, PiFamily family) {
   if (policy.max_tokens > 0) return policy.max_tokens;
-  return family == PiFamily::kPi0 ? 48 : 200;
+  return family == PiFamily::kPi0 ? 48 : family == PiFamily::kPi05 ? 200 : 250;
 }
 
 Result<void> check_policy(const PolicyDescription& policy, PiFamily family) {
   if (policy.family && *policy.family != family)
     return make_error(Code::kNotFound, "policy: family is %s, the checkpoint's tensors say %s",
                       pi_family_name(*policy.family), pi_family_name(family));
-  OUTRIDER_TRY(check_cameras(policy));
+  OUTRIDER_TRY(check_cameras(policy, family));
+  if (family == PiFamily::kPi0Fast && policy.prompt_rule == PromptRule::kLerobot)
+    return make_error(Code::kUnsupported,
+                      "policy: prompt.rule is \"lerobot\"; PI0-FAST is run as openpi trains it, "
+                      "whose prompts have no begin id behind them");
   const int64_t width = policy.state_width();
   if (policy.state.empty() || width < 1 || width > kMaxStatisticsWidth)
     return make_error(Code::kInvalid,

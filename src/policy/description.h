@@ -20,14 +20,19 @@ namespace outrider {
 // Slots of the model in their fixed order. Source: pi-policy.md 3.
 inline constexpr std::array<const char*, 3> kCameraSlots = {"base_0_rgb", "left_wrist_0_rgb",
                                                             "right_wrist_0_rgb"};
+// PI0-FAST calls its slots otherwise.
+inline constexpr std::array<const char*, 3> kFastCameraSlots = {"base_0_rgb", "base_1_rgb",
+                                                                "wrist_0_rgb"};
 inline constexpr int64_t kMaxCameras = 3;
 
 struct PolicyCamera {
-  std::string name;      // the port's name
-  int64_t slot = 0;      // index into kCameraSlots
-  bool required = true;  // an optional camera that is absent is masked out
+  std::string name;  // the port's name
+  int64_t slot = 0;  // index into kCameraSlots or kFastCameraSlots
+  // An optional camera that is absent is masked out; PI0-FAST sees a black picture.
+  bool required = true;
   bool rotate_180 = false;
   int64_t height = 0, width = 0;  // of the pictures that will come; 0: the model's own
+  bool fast_slot = false;         // the description gave PI0-FAST's name of the slot
   bool operator==(const PolicyCamera&) const = default;
 };
 
@@ -41,6 +46,9 @@ struct StateField {
 enum class PromptRule : uint8_t { kOpenpi, kLerobot };
 enum class ResizeChoice : uint8_t { kPil, kTorch };
 enum class TooLong : uint8_t { kRefuse, kCut };
+// An answer of PI0-FAST that is no chunk: refused, or a chunk of zeros in normalised units, as
+// openpi gives.
+enum class Undecodable : uint8_t { kRefuse, kZeros };
 
 struct PolicyDescription {
   Robot robot = Robot::kCustom;
@@ -60,9 +68,9 @@ struct PolicyDescription {
   bool adapt_to_pi = true;
 
   std::string default_prompt;
-  std::optional<bool> state_in_text;  // PI0.5 alone
+  std::optional<bool> state_in_text;  // PI0.5 alone; PI0-FAST always has it
   PromptRule prompt_rule = PromptRule::kOpenpi;
-  int64_t max_tokens = 0;  // 0: 48 for PI0, 200 for PI0.5
+  int64_t max_tokens = 0;  // 0: 48 for PI0, 200 for PI0.5, 250 for PI0-FAST
   TooLong too_long = TooLong::kRefuse;
 
   NormRule norm_rule = NormRule::kOpenpi;
@@ -70,6 +78,14 @@ struct PolicyDescription {
   std::optional<NormForm> state_form, action_form;  // absent: by family
   PolicyStatistics statistics;
   std::string statistics_path;  // "": looked for below assets/
+
+  // PI0-FAST: the answer.
+  struct ActionTokens {
+    std::string tokenizer;  // folder with tokenizer.json and processor_config.json; "": looked for
+    int64_t most = 0;       // tokens of one answer; 0: 256
+    Undecodable undecodable = Undecodable::kRefuse;
+    bool operator==(const ActionTokens&) const = default;
+  } action_tokens;
 
   ResizeChoice resize = ResizeChoice::kPil;
   int64_t horizon = 0;    // rows of the chunk; 0: 50
@@ -79,6 +95,7 @@ struct PolicyDescription {
   // Sizes that no tensor tells; 0: the ones of the base checkpoints.
   struct ModelSizes {
     int64_t head_dim = 0, vision_heads = 0;
+    int64_t action_dim = 0;  // PI0-FAST: columns of the chunk; 0: the robot's
     bool operator==(const ModelSizes&) const = default;
   } model;
 
@@ -87,6 +104,10 @@ struct PolicyDescription {
 
 // A document of this kind is no larger.
 inline constexpr size_t kMaxPolicyBytes = size_t{4} << 20;
+
+inline const char* camera_slot_name(const PolicyCamera& camera) {
+  return (camera.fast_slot ? kFastCameraSlots : kCameraSlots)[static_cast<size_t>(camera.slot)];
+}
 
 // [setup] What a robot of this name and a policy of this family have by default; "custom" has
 // nothing. Source: pi-policy.md 4.4, 4.5.
@@ -117,6 +138,9 @@ bool state_in_text(const PolicyDescription& policy, PiFamily family);
 int64_t max_tokens(const PolicyDescription& policy, PiFamily family);
 inline int64_t horizon(const PolicyDescription& policy) {
   return policy.horizon > 0 ? policy.horizon : 50;
+}
+inline int64_t answer_tokens(const PolicyDescription& policy) {
+  return policy.action_tokens.most > 0 ? policy.action_tokens.most : 256;
 }
 inline int64_t num_steps(const PolicyDescription& policy) {
   return policy.num_steps > 0 ? policy.num_steps : 10;

@@ -10,10 +10,14 @@ namespace outrider {
 namespace {
 
 constexpr const char* kRobots[] = {"custom", "libero", "droid", "aloha"};
-constexpr const char* kFamilies[] = {"pi0", "pi05"};
+constexpr const char* kFamilies[] = {"pi0", "pi05", "pi0_fast"};
 constexpr const char* kRules[] = {"openpi", "lerobot"};
 constexpr const char* kForms[] = {"none", "z_score", "quantile", "min_max"};
 constexpr const char* kTooLong[] = {"refuse", "cut"};
+constexpr const char* kUndecodable[] = {"refuse", "zeros"};
+// Of both kinds of families; the ones behind the first three are PI0-FAST's alone.
+constexpr const char* kSlots[] = {kCameraSlots[0], kCameraSlots[1], kCameraSlots[2],
+                                  kFastCameraSlots[1], kFastCameraSlots[2]};
 constexpr const char* kResizes[] = {"pil", "torch"};
 constexpr double kAnyReal = 1e300;
 
@@ -22,7 +26,10 @@ constexpr double kAnyReal = 1e300;
 void read_camera(const Json& json, const std::string& where, PolicyCamera& out, Error& failure) {
   JsonObject object(json, where, {"name", "slot", "required", "rotate_180", "height", "width"});
   object.text("name", out.name);
-  if (const int slot = object.choice("slot", kCameraSlots); slot >= 0) out.slot = slot;
+  if (const int slot = object.choice("slot", kSlots); slot >= 0) {
+    out.fast_slot = slot > 2;
+    out.slot = out.fast_slot ? slot - 2 : slot;
+  }
   if (object.find("slot") == nullptr)
     object.fail(make_error(Code::kInvalid, "%.300s: slot is missing; allowed are %s, %s, %s",
                            where.c_str(), kCameraSlots[0], kCameraSlots[1], kCameraSlots[2]));
@@ -191,12 +198,24 @@ void read_statistics(JsonObject& root, PolicyDescription& out) {
   }
 }
 
+void read_action_tokens(JsonObject& root, PolicyDescription& out) {
+  const Json* json = root.find("action_tokens");
+  if (json == nullptr) return;
+  JsonObject object(*json, root.where() + ": action_tokens", {"tokenizer", "most", "undecodable"});
+  object.text("tokenizer", out.action_tokens.tokenizer);
+  object.integer("most", 0, 1024, out.action_tokens.most);
+  if (const int i = object.choice("undecodable", kUndecodable); i >= 0)
+    out.action_tokens.undecodable = static_cast<Undecodable>(i);
+  if (!object.ok()) root.fail(object.failure());
+}
+
 void read_model(JsonObject& root, PolicyDescription& out) {
   const Json* json = root.find("model");
   if (json == nullptr) return;
-  JsonObject object(*json, root.where() + ": model", {"head_dim", "vision_heads"});
+  JsonObject object(*json, root.where() + ": model", {"head_dim", "vision_heads", "action_dim"});
   object.integer("head_dim", 1, 4096, out.model.head_dim);
   object.integer("vision_heads", 1, 1024, out.model.vision_heads);
+  object.integer("action_dim", 1, 4096, out.model.action_dim);
   if (!object.ok()) root.fail(object.failure());
 }
 
@@ -304,7 +323,7 @@ void write_contract(Writer& w, const PolicyDescription& p) {
   for (const PolicyCamera& c : p.cameras) {
     w.open('{');
     w.key("name").put(c.name);
-    w.key("slot").put(kCameraSlots[static_cast<size_t>(c.slot)]);
+    w.key("slot").put(camera_slot_name(c));
     w.key("required").put(c.required);
     w.key("rotate_180").put(c.rotate_180);
     w.key("height").put(c.height);
@@ -361,14 +380,15 @@ Result<PolicyDescription> read_policy(std::string_view text, const std::string& 
       Json::parse(text, Json::Dialect::kStandard,
                   {.max_bytes = kMaxPolicyBytes, .max_depth = 16, .max_values = size_t{1} << 18});
   if (!json) return make_error(Code::kInvalid, "%.200s: %s", name.c_str(), json.error().text);
-  JsonObject root(json.value(), name,
-                  {"robot", "family", "checkpoint", "tokenizer", "asset_id", "cameras", "state",
-                   "actions", "adapt_to_pi", "prompt", "normalisation", "statistics",
-                   "statistics_path", "resize", "horizon", "num_steps", "rate_hz", "model"});
+  JsonObject root(
+      json.value(), name,
+      {"robot", "family", "checkpoint", "tokenizer", "asset_id", "cameras", "state", "actions",
+       "adapt_to_pi", "prompt", "normalisation", "statistics", "statistics_path", "action_tokens",
+       "resize", "horizon", "num_steps", "rate_hz", "model"});
   Robot robot = Robot::kCustom;
   if (const int i = root.choice("robot", kRobots); i >= 0) robot = static_cast<Robot>(i);
   const int named = root.choice("family", kFamilies);
-  if (named >= 0) family = named == 0 ? PiFamily::kPi0 : PiFamily::kPi05;
+  if (named >= 0) family = static_cast<PiFamily>(named);
   PolicyDescription out = base != nullptr && json.value().find("robot") == nullptr
                               ? *base
                               : policy_defaults(robot, family);
@@ -389,6 +409,7 @@ Result<PolicyDescription> read_policy(std::string_view text, const std::string& 
   read_normalisation(root, out);
   read_statistics(root, out);
   root.text("statistics_path", out.statistics_path);
+  read_action_tokens(root, out);
   if (const int i = root.choice("resize", kResizes); i >= 0)
     out.resize = static_cast<ResizeChoice>(i);
   root.integer("horizon", 0, 4096, out.horizon);
@@ -403,7 +424,7 @@ std::string policy_json(const PolicyDescription& p) {
   Writer w;
   w.open('{');
   w.key("robot").put(robot_name(p.robot));
-  if (p.family) w.key("family").put(kFamilies[*p.family == PiFamily::kPi05]);
+  if (p.family) w.key("family").put(kFamilies[static_cast<size_t>(*p.family)]);
   if (!p.checkpoint.empty()) w.key("checkpoint").put(p.checkpoint);
   if (!p.tokenizer.empty()) w.key("tokenizer").put(p.tokenizer);
   if (!p.asset_id.empty()) w.key("asset_id").put(p.asset_id);
@@ -417,14 +438,22 @@ std::string policy_json(const PolicyDescription& p) {
     w.close('}');
   }
   if (!p.statistics_path.empty()) w.key("statistics_path").put(p.statistics_path);
+  if (p.action_tokens != PolicyDescription::ActionTokens()) {
+    w.key("action_tokens").open('{');
+    if (!p.action_tokens.tokenizer.empty()) w.key("tokenizer").put(p.action_tokens.tokenizer);
+    w.key("most").put(p.action_tokens.most);
+    w.key("undecodable").put(kUndecodable[static_cast<size_t>(p.action_tokens.undecodable)]);
+    w.close('}');
+  }
   w.key("resize").put(kResizes[static_cast<size_t>(p.resize)]);
   w.key("horizon").put(p.horizon);
   w.key("num_steps").put(p.num_steps);
   w.key("rate_hz").put(p.rate_hz);
-  if (p.model.head_dim > 0 || p.model.vision_heads > 0) {
+  if (p.model != PolicyDescription::ModelSizes()) {
     w.key("model").open('{');
     if (p.model.head_dim > 0) w.key("head_dim").put(p.model.head_dim);
     if (p.model.vision_heads > 0) w.key("vision_heads").put(p.model.vision_heads);
+    if (p.model.action_dim > 0) w.key("action_dim").put(p.model.action_dim);
     w.close('}');
   }
   w.close('}');

@@ -69,6 +69,11 @@ class ConfigReader {
   Result<void> check_type() {
     const std::string type = text_at(json_, "type");
     const bool pi05 = source_.family() == PiFamily::kPi05;
+    if (type == "pi0_fast")
+      return make_error(Code::kUnsupported,
+                        "%.250s: type is \"pi0_fast\"; LeRobot trains PI0-FAST with other prompts "
+                        "than openpi (a begin id behind them), which this build does not write",
+                        path_.c_str());
     if (type != "pi0" && type != "pi05")
       return make_error(Code::kUnsupported,
                         "%.250s: type is \"%.40s\"; this build runs \"pi0\" and \"pi05\"",

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/utf8.h"
+#include "text/lower_case.h"
 
 namespace outrider {
 namespace {
@@ -27,6 +28,7 @@ Result<PolicyPrompt> PolicyPrompt::make(const PolicyDescription& policy, PiFamil
   const bool lerobot = policy.prompt_rule == PromptRule::kLerobot;
   out.clean_ = !lerobot || out.state_in_text_;
   out.newline_in_text_ = lerobot && !out.state_in_text_;
+  out.fast_ = family == PiFamily::kPi0Fast;
   out.cut_ = policy.too_long == TooLong::kCut;
   out.max_tokens_ = outrider::max_tokens(policy, family);
   out.max_bytes_ = max_bytes;
@@ -39,11 +41,12 @@ Result<PolicyPrompt> PolicyPrompt::make(const PolicyDescription& policy, PiFamil
       return make_error(Code::kNotFound, "tokenizer: the vocabulary has no newline");
     out.newline_ = std::move(newline.value());
   }
-  out.cleaned_.resize(max_bytes + 1);
+  const size_t cleaned_bytes = max_lower_case_bytes(max_bytes);
+  out.cleaned_.resize(cleaned_bytes);
   const auto n_state = static_cast<size_t>(std::max<int64_t>(policy.state_width(), 0));
   out.bins_ = bins;
   out.narrow_.resize(std::max(n_state, policy.state_convert.size()));
-  out.text_.resize(max_bytes + kFrameBytes +
+  out.text_.resize(cleaned_bytes + kFrameBytes +
                    kBytesPerState * std::max(n_state, policy.state_convert.size()));
   out.scratch_ = std::make_unique<SpmTokenizer::Scratch>(out.text_.size());
   return out;
@@ -52,7 +55,10 @@ Result<PolicyPrompt> PolicyPrompt::make(const PolicyDescription& policy, PiFamil
 SpmTokenizer::Encoded PolicyPrompt::encode(std::string_view instruction,
                                            std::span<const double> state,
                                            std::span<int32_t> ids) noexcept {
-  if (state_in_text_) {
+  if (fast_) {
+    n_text_ = write_fast_text(instruction, state, text_);
+    OUTRIDER_ASSERT(n_text_ <= text_.size());
+  } else if (state_in_text_) {
     if (bins_ == StateBins::kReference) {
       n_text_ = write_pi05_text(instruction, state, text_);
     } else {
@@ -108,7 +114,9 @@ PolicyPrompt::Written PolicyPrompt::write(std::string_view instruction,
   OUTRIDER_ASSERT(static_cast<int64_t>(ids.size()) >= max_tokens_);
   if (instruction.size() > max_bytes_) return {Code::kShape, 0, 0};
   if (!utf8_valid(instruction)) return {Code::kInvalid, 0, 0};
-  if (clean_) {
+  if (fast_) {
+    n_cleaned_ = clean_fast_instruction(instruction, cleaned_);
+  } else if (clean_) {
     n_cleaned_ = clean_instruction(instruction, cleaned_);
   } else {
     std::copy(instruction.begin(), instruction.end(), cleaned_.begin());

@@ -6,6 +6,8 @@
 // | openpi | yes | begin, ids(text), ids("\n") | begin, ids("Task: ..., State: ...;\nAction: ") |
 // | lerobot | PI0.5 only | begin, ids(text + "\n"), no second newline | the same |
 //
+// PI0-FAST has one rule: lower case and cleaned, begin, ids("Task: ..., State: ...;\n").
+//
 // Control pieces written out in an instruction stay text.
 #pragma once
 #include <memory>
@@ -50,7 +52,7 @@ class PolicyPrompt {
   size_t longest_that_fits(std::span<const double> state, std::span<int32_t> ids) noexcept;
 
   const SpmTokenizer* tokenizer_ = nullptr;
-  bool state_in_text_ = false, clean_ = true, newline_in_text_ = false, cut_ = false;
+  bool fast_ = false, state_in_text_ = false, clean_ = true, newline_in_text_ = false, cut_ = false;
   int64_t max_tokens_ = 0;
   size_t max_bytes_ = 0, n_cleaned_ = 0, n_text_ = 0;
   StateBins bins_ = StateBins::kReference;

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/utf8.h"
+#include "text/lower_case.h"
 
 namespace outrider {
 namespace {
@@ -68,9 +69,9 @@ int jetson_bin(float x) noexcept {
   return std::clamp(static_cast<int>(std::floor((x + 1.0f) * 128.0f)), 0, 255);
 }
 
-// bin: number of the i-th state value.
+// bin: number of the i-th state value. tail: what follows the state.
 template <class Bin>
-size_t write_text(std::string_view instruction, size_t n_state, Bin&& bin,
+size_t write_text(std::string_view instruction, size_t n_state, Bin&& bin, std::string_view tail,
                   std::span<char> out) noexcept {
   TextSink sink{out};
   sink.put("Task: ");
@@ -82,11 +83,19 @@ size_t write_text(std::string_view instruction, size_t n_state, Bin&& bin,
     if (i > 0) sink.put(" ");
     sink.put({number, static_cast<size_t>(end - number)});
   }
-  sink.put(";\nAction: ");
+  sink.put(tail);
   return sink.n_bytes;
 }
 
+constexpr std::string_view kPi05Tail = ";\nAction: ", kFastTail = ";\n";
+
 }  // namespace
+
+std::string_view trimmed(std::string_view text) noexcept {
+  while (const size_t n = space_in_front(text)) text.remove_prefix(n);
+  while (const size_t n = space_at_back(text)) text.remove_suffix(n);
+  return text;
+}
 
 int state_bin(float x, StateBins rule) noexcept {
   return rule == StateBins::kReference ? reference_bin(x) : jetson_bin(x);
@@ -102,24 +111,37 @@ std::string clean_instruction(std::string_view text) {
 }
 
 size_t clean_instruction(std::string_view text, std::span<char> out) noexcept {
-  while (const size_t n = space_in_front(text)) text.remove_prefix(n);
-  while (const size_t n = space_at_back(text)) text.remove_suffix(n);
+  text = trimmed(text);
   OUTRIDER_ASSERT(text.size() <= out.size());
   std::replace_copy_if(
       text.begin(), text.end(), out.begin(), [](char c) { return c == '_' || c == '\n'; }, ' ');
   return text.size();
 }
 
+size_t clean_fast_instruction(std::string_view text, std::span<char> out) noexcept {
+  const std::string_view kept = trimmed({out.data(), lower_case(text, out)});
+  std::memmove(out.data(), kept.data(), kept.size());
+  std::replace(out.begin(), out.begin() + static_cast<int64_t>(kept.size()), '_', ' ');
+  return kept.size();
+}
+
 size_t write_pi05_text(std::string_view instruction, std::span<const float> state, StateBins rule,
                        std::span<char> out) noexcept {
   return write_text(
-      instruction, state.size(), [&](size_t i) { return state_bin(state[i], rule); }, out);
+      instruction, state.size(), [&](size_t i) { return state_bin(state[i], rule); }, kPi05Tail,
+      out);
 }
 
 size_t write_pi05_text(std::string_view instruction, std::span<const double> state,
                        std::span<char> out) noexcept {
   return write_text(
-      instruction, state.size(), [&](size_t i) { return state_bin(state[i]); }, out);
+      instruction, state.size(), [&](size_t i) { return state_bin(state[i]); }, kPi05Tail, out);
+}
+
+size_t write_fast_text(std::string_view instruction, std::span<const double> state,
+                       std::span<char> out) noexcept {
+  return write_text(
+      instruction, state.size(), [&](size_t i) { return state_bin(state[i]); }, kFastTail, out);
 }
 
 SpmTokenizer::Encoded encode_pi0(const SpmTokenizer& tokenizer, std::string_view prompt,

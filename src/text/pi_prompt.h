@@ -1,5 +1,5 @@
-// The two prompt rules of PI0 and PI0.5, and the state bins that go into the text.
-// Source: pi-policy.md 4.1, 4.2, 13; gguf-models.md B.7.
+// The prompt rules of PI0, PI0.5 and PI0-FAST, and the state bins that go into the text.
+// Source: pi-policy.md 4.1, 4.2, 12, 13; gguf-models.md B.7.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -21,12 +21,19 @@ int state_bin(float x, StateBins rule) noexcept;
 // The same for a value that was normalised in double, as the served policy does: reference edges.
 int state_bin(double x) noexcept;
 
+// [hot] Without the Unicode white space at both ends.
+std::string_view trimmed(std::string_view text) noexcept;
+
 // Trim (Unicode white space at both ends), then '_' and newline to blank: the cleaning of the
 // served policy, not of the plain face. Blanks that the replacement makes at an end stay.
 std::string clean_instruction(std::string_view text);
 // [hot] The same into the caller's memory, which must not be smaller than the text. Returns the
 // bytes written.
 size_t clean_instruction(std::string_view text, std::span<char> out) noexcept;
+
+// [hot] The cleaning of PI0-FAST: lower case, trim, then '_' to blank; newlines stay. `out` has
+// max_lower_case_bytes (lower_case.h) and does not alias the text, which is well formed.
+size_t clean_fast_instruction(std::string_view text, std::span<char> out) noexcept;
 
 inline constexpr size_t kPi05TextStates = 8;
 
@@ -38,6 +45,10 @@ size_t write_pi05_text(std::string_view instruction, std::span<const float> stat
                        std::span<char> out) noexcept;
 // The same with values normalised in double and the reference's edges; any number of them.
 size_t write_pi05_text(std::string_view instruction, std::span<const double> state,
+                       std::span<char> out) noexcept;
+
+// [hot] PI0-FAST: "Task: {instruction}, State: {b0 b1 ...};\n", otherwise the same.
+size_t write_fast_text(std::string_view instruction, std::span<const double> state,
                        std::span<char> out) noexcept;
 
 inline constexpr int32_t kPiBos = 2;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A readable float64 model of PI0 and PI0.5, and a writer of cases for `outrider parity`.
+"""A readable float64 model of PI0, PI0.5 and PI0-FAST; writes cases for `outrider parity`.
 
 usage: policy_reference.py FOLDER OUT --tokens IDS.json --image CAMERA=PICTURE.npy ...
                            --state CSV [--prompt TEXT] [--noise-seed N] [--tolerance X]
@@ -102,6 +102,9 @@ class Policy:
     def __init__(self, weights, head_dim, vision_heads, steps):
         self.w, self.d, self.vision_heads, self.steps = weights, head_dim, vision_heads, steps
         self.pi05 = any(name.endswith(".dense.weight") for name in weights)
+        self.fast = not any("gemma_expert." in name or name == "action_in_proj.weight"
+                            for name in weights)
+        self.embedding = weights[LANGUAGE + "embed_tokens.weight"]
         self.taps = {}
 
     def linear(self, x, name):
@@ -147,6 +150,44 @@ class Policy:
         scale, shift, gate = np.split(self.linear(cond, name + ".dense"), 3, -1)
         return n * (1 + scale) + shift, gate
 
+    def answer(self, pictures, ids, most, end):
+        """PI0-FAST -> the ids it writes, likeliest first, until `end` or `most` of them"""
+        prefix = self.prefix(pictures, ids)
+        n = len(prefix)
+        out, cache = self.stack(prefix, LANGUAGE, np.arange(n), np.ones((n, n), bool), None, None)
+        self.tap_cache(cache)
+        row, answer = out[-1:], []
+        while True:
+            normed, _ = self.norm(row, LANGUAGE + "norm", None)
+            logits = normed @ self.embedding.T
+            self.taps[f"logits_{len(answer)}"] = logits
+            answer.append(int(np.argmax(logits)))
+            if answer[-1] == end or len(answer) == most:
+                return answer
+            # The first token stands at position n + 1: one is skipped, as in the reference.
+            position = np.array([n + len(answer)])
+            row = self.embedding[answer[-1:]] * math.sqrt(self.embedding.shape[1])
+            row, new = self.stack(row, LANGUAGE, position,
+                                  np.ones((1, len(cache[0][0][0]) + 1), bool), cache, None)
+            cache = [tuple(np.concatenate(both, 1) for both in zip(old, fresh))
+                     for old, fresh in zip(cache, new)]
+
+    def prefix(self, pictures, ids):
+        tokens = []
+        for i, picture in enumerate(pictures):
+            self.taps[f"pixels_{i}"] = picture
+            tokens.append(self.see(picture))
+            self.taps[f"image_embd_{i}"] = tokens[-1]
+        tokens.append(self.embedding[ids] * math.sqrt(self.embedding.shape[1]))
+        prefix = np.concatenate(tokens)
+        self.taps["tokens"], self.taps["prefix_embd"] = np.asarray(ids), prefix
+        return prefix
+
+    def tap_cache(self, cache):
+        for name, part in (("prefix_k", 0), ("prefix_v", 1)):
+            n = cache[0][part].shape[1]
+            self.taps[name + "_0"] = cache[0][part].transpose(1, 0, 2).reshape(n, -1)
+
     def stack(self, x, root, positions, visible, before, cond):
         """before: keys and values of every layer to put in front, or None. visible: [rows, keys]"""
         left = []
@@ -178,19 +219,10 @@ class Policy:
 
     def run(self, pictures, ids, state, noise):
         taps = self.taps
-        tokens = []
-        for i, picture in enumerate(pictures):
-            taps[f"pixels_{i}"] = picture
-            tokens.append(self.see(picture))
-            taps[f"image_embd_{i}"] = tokens[-1]
-        embedding = self.w[LANGUAGE + "embed_tokens.weight"]
-        tokens.append(embedding[ids] * math.sqrt(embedding.shape[1]))
-        prefix = np.concatenate(tokens)
-        taps["tokens"], taps["prefix_embd"] = np.asarray(ids), prefix
+        prefix = self.prefix(pictures, ids)
         n = len(prefix)
         _, cache = self.stack(prefix, LANGUAGE, np.arange(n), np.ones((n, n), bool), None, None)
-        for name, part in (("prefix_k", 0), ("prefix_v", 1)):
-            taps[name + "_0"] = cache[0][part].transpose(1, 0, 2).reshape(n, -1)
+        self.tap_cache(cache)
         # The flow: time in float32, as the reference counts it.
         x, t, dt = noise.astype(F), np.float32(1), np.float32(-1 / self.steps)
         for k in range(self.steps):
@@ -216,6 +248,35 @@ class Policy:
         out, _ = self.stack(rows, EXPERT, n_prefix + np.arange(n), visible, cache, cond)
         out, _ = self.norm(out[-len(x):], EXPERT + "norm", cond)
         return self.linear(out, "action_out_proj")
+
+
+# ---- action tokens of PI0-FAST ------------------------------------------------------------------
+
+def byte_letters():
+    """letter of a byte-level vocabulary -> byte"""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    letters = {chr(b): b for b in plain}
+    for n, b in enumerate(b for b in range(256) if b not in plain):
+        letters[chr(256 + n)] = b
+    return letters
+
+
+def read_chunk(folder, answer, n_ids, rows, columns):
+    """ids -> coefficients [rows, columns], chunk. For well-formed answers: of the frame around the
+    action ("Action: ", "|", end) this program only knows that none of it is an action id."""
+    tokenizer = json.loads((folder / "fast/tokenizer.json").read_text())
+    rules = json.loads((folder / "fast/processor_config.json").read_text())
+    by_id = {v: k for k, v in tokenizer["model"]["vocab"].items()}
+    letters = byte_letters()
+    last = n_ids - 1 - 128
+    raw = b"".join(bytes(letters[c] for c in by_id[last - i])
+                   for i in answer if last - i in by_id)
+    coefficients = np.array([ord(c) + rules["min_token"] for c in raw.decode()], F)
+    coefficients = coefficients.reshape(rows, columns)
+    k, t = np.meshgrid(np.arange(rows), np.arange(rows))
+    basis = np.where(k == 0, math.sqrt(1 / rows),
+                     math.sqrt(2 / rows) * np.cos(math.pi * k * (2 * t + 1) / (2 * rows)))
+    return coefficients, basis @ (coefficients / rules["scale"])
 
 
 # ---- units --------------------------------------------------------------------------------------
@@ -277,7 +338,7 @@ def main():
     model = Policy(weights, sizes.get("head_dim", 256), sizes.get("vision_heads", 16),
                    policy.get("num_steps") or 10)
     form = policy.get("normalisation", {})
-    usual = "quantile" if model.pi05 else "z_score"
+    usual = "quantile" if model.pi05 or model.fast else "z_score"
     statistics = read_statistics(args.folder, policy) or {}
     state_units = Units(statistics.get("state"), form.get("state", usual))
     action_units = Units(statistics.get("actions"), form.get("actions", usual))
@@ -286,7 +347,8 @@ def main():
     pictures = [np.load(word.split("=", 1)[1]) for word in args.image]
     state = np.array([np.float32(v) for v in args.state.split(",")], F)
     normalised = state_units.to_model(state)
-    width = weights["action_in_proj.weight"].shape[1]
+    width = (sizes.get("action_dim") or policy["actions"]["size"] if model.fast
+             else weights["action_in_proj.weight"].shape[1])
     padded = np.zeros(width)
     padded[:min(width, len(normalised))] = normalised[:width]
     horizon = policy.get("horizon") or 50
@@ -294,7 +356,21 @@ def main():
     noise = noise.astype(np.float32)
     ids = json.loads(args.tokens.read_text())["ids"]
 
-    chunk = model.run([p.astype(F) / 255 * 2 - 1 for p in pictures], ids, padded, noise)
+    scaled = [p.astype(F) / 255 * 2 - 1 for p in pictures]
+    if model.fast:
+        # All three slots are seen; one without a camera is black.
+        slots = ["base_0_rgb", "base_1_rgb", "wrist_0_rgb"]
+        at = {c["name"]: slots.index(c["slot"]) for c in policy["cameras"]}
+        seen = [np.full_like(scaled[0], -1.0) for _ in slots]
+        for camera, picture in zip(cameras, scaled):
+            seen[at[camera]] = picture
+        most = policy.get("action_tokens", {}).get("most") or 256
+        answer = model.answer(seen, ids, most, 1)
+        coefficients, chunk = read_chunk(args.folder, answer, len(model.embedding), horizon,
+                                         width)
+        model.taps["answer"], model.taps["coefficients"] = np.asarray(answer), coefficients
+    else:
+        chunk = model.run(scaled, ids, padded, noise)
     actions = action_units.to_robot(chunk)
     mask = delta_mask(policy, width)
     back = state_units.to_robot(np.float32(padded).astype(F))
@@ -307,7 +383,8 @@ def main():
             "source": "tools/reference/policy_reference.py, float64"}
     (args.out / "meta.json").write_text(json.dumps(meta, indent=1))
     (args.out / "images.u8").write_bytes(b"".join(p.tobytes() for p in pictures))
-    noise.tofile(args.out / "noise.bin")
+    if not model.fast:
+        noise.tofile(args.out / "noise.bin")
     for name, values in {**model.taps, "actions": actions,
                          "normalised_state": normalised}.items():
         np.asarray(values, np.float32).tofile(args.out / f"{name}.bin")

@@ -6,6 +6,7 @@
 #include "abi/guard.h"
 #include "base/env.h"
 #include "base/json.h"
+#include "providers/gguf/fast_runtime.h"
 #include "providers/gguf/llm_provider.h"
 #include "providers/gguf/pi_runtime.h"
 #include "providers/gguf/policy_runtime.h"
@@ -20,7 +21,9 @@ Result<frt_model_runtime_v1*> open_pi(const Json& json) {
   auto files = open_pi_files(config.value());
   if (!files) return files.error();
   auto face = config.value().plain_face() ? PiRuntime::open(config.value(), files.value())
-                                          : PolicyRuntime::open(config.value(), files.value());
+              : files.value()->config.is_fast()
+                  ? FastRuntime::open(config.value(), files.value())
+                  : PolicyRuntime::open(config.value(), files.value());
   if (!face) return face.error();
   return publish_pi_face(std::move(face.value()));
 }

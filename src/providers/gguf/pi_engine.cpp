@@ -36,7 +36,8 @@ Result<std::unique_ptr<PiEngine>> PiEngine::open(const PiOpenConfig& config,
   engine->config_ = config;
   engine->files_ = std::move(files);
   engine->pi_config_ = engine->files_->config;
-  if (config.num_steps > 0) engine->pi_config_.n_denoise_steps = config.num_steps;
+  if (config.num_steps > 0 && !engine->pi_config_.is_fast())
+    engine->pi_config_.n_denoise_steps = config.num_steps;
   auto precision = resolve_precision(config, *engine->files_);
   if (!precision) return precision.error();
   engine->options_ = {choose_numerics(config, engine->pi_config_.family), precision.value()};
@@ -63,6 +64,7 @@ Result<void> PiEngine::prepare(int64_t max_views) {
       {.max_views = max_views, .max_text_tokens = kMaxTextTokens, .reuse = config_.reuse});
   if (!run) return run.error();
   run_ = std::move(run.value());
+  run_->stop_when(&cancel_);
   noise_.resize(static_cast<size_t>(pi_config_.action_dim * pi_config_.action_steps));
   fill_normal_noise(noise_, static_cast<uint64_t>(config_.noise_seed));
   return {};
@@ -81,6 +83,13 @@ void PiEngine::warm_up(int64_t max_views) {
   const std::vector<int32_t> ids(16, 0);
   run_->encode_views(views);
   run_->encode_prefix(ids);
+  if (pi_config_.is_fast()) {
+    run_->next_token(-1);
+    run_->next_token(0);
+    run_->forget();
+    counters_.warm_ups.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
   run_->start(noise_, state);
   for (int64_t k = 0; k < (whole ? pi_config_.n_denoise_steps : 1); ++k) run_->denoise(k);
   run_->forget();
@@ -96,7 +105,7 @@ int32_t PiEngine::unknown_id(std::span<const int32_t> ids) const noexcept {
   return -1;
 }
 
-void PiEngine::encode(std::span<const PiPixels> views, std::span<const int32_t> ids) noexcept {
+bool PiEngine::encode(std::span<const PiPixels> views, std::span<const int32_t> ids) noexcept {
   if (taps_on_) tap_inputs(views, ids);
   run_->encode_views(views);
   run_->encode_prefix(ids);
@@ -105,6 +114,7 @@ void PiEngine::encode(std::span<const PiPixels> views, std::span<const int32_t> 
   counters_.reused_views.store(reuse.reused_views, std::memory_order_relaxed);
   counters_.reused_prefixes.store(reuse.reused_prefixes, std::memory_order_relaxed);
   counters_.prefix_tokens.store(run_->prefix_tokens(), std::memory_order_relaxed);
+  return !run_->stopped();
 }
 
 bool PiEngine::denoise(std::span<const float> noise, std::span<const float> state,
@@ -112,7 +122,10 @@ bool PiEngine::denoise(std::span<const float> noise, std::span<const float> stat
   run_->start(noise, state);
   if (conditions.prefix.n_rows > 0 || !conditions.extra.empty())
     run_->condition(conditions.prefix, conditions.extra);
-  for (int64_t k = 0; k < pi_config_.n_denoise_steps; ++k) run_->denoise(k, conditions.guidance);
+  for (int64_t k = 0; k < pi_config_.n_denoise_steps; ++k) {
+    if (cancelled()) return false;
+    run_->denoise(k, conditions.guidance);
+  }
   return run_->finite();
 }
 

@@ -18,7 +18,8 @@ struct PiCounters {
   std::atomic<int64_t> runs{0}, failed_runs{0}, refused_inputs{0}, nonfinite_outputs{0},
       padded_states{0}, resized_views{0}, computed_views{0}, reused_views{0}, reused_prefixes{0},
       warm_ups{0}, ns_images{0}, ns_context{0}, ns_action{0}, prefix_tokens{0}, masked_views{0},
-      outside_states{0}, cut_prompts{0}, default_prompts{0}, guided_runs{0};
+      outside_states{0}, cut_prompts{0}, default_prompts{0}, guided_runs{0}, cancelled_runs{0},
+      black_views{0}, answer_tokens{0}, undecodable_answers{0};
 };
 
 // What a run may have besides noise and state; all off by default.
@@ -52,11 +53,19 @@ class PiEngine {
   // [hot] Seen views and text: leaves the prefix. Ids are checked against the vocabulary: the first
   // that lies outside is returned, else -1.
   int32_t unknown_id(std::span<const int32_t> ids) const noexcept;
-  void encode(std::span<const PiPixels> views, std::span<const int32_t> ids) noexcept;
-  // [hot] The chunk from this noise; false when a value is not finite.
+  // False when it was cancelled.
+  bool encode(std::span<const PiPixels> views, std::span<const int32_t> ids) noexcept;
+  // [hot] The chunk from this noise; false when a value is not finite, or it was cancelled.
   bool denoise(std::span<const float> noise, std::span<const float> state,
                const PiConditions& conditions) noexcept;
   std::span<const float> chunk() const { return run_->actions(); }
+  // [hot] PI0-FAST: see PiRun::next_token.
+  int32_t next_token(int32_t previous) noexcept { return run_->next_token(previous); }
+
+  // [any] From any thread: while it is on, stages give up soon.
+  void cancel(bool on) noexcept { cancel_.store(on, std::memory_order_relaxed); }
+  bool cancelled() const noexcept { return cancel_.load(std::memory_order_relaxed); }
+
   std::span<const float> seeded_noise() const { return noise_; }
 
   // Taps. enable(true) makes every later run record; reading never changes a result.
@@ -81,6 +90,7 @@ class PiEngine {
   std::shared_ptr<const PiFiles> files_;
   std::shared_ptr<const CachedPiModel> cached_;
   std::unique_ptr<Ops> ops_;
+  std::atomic<bool> cancel_{false};
   std::unique_ptr<PiRun> run_;
   MonotonicClock clock_;
   std::vector<float> noise_;

@@ -42,7 +42,18 @@ Code PiFace::run_context() noexcept {
 
 Code PiFace::denoise(std::span<const float> noise, std::span<const float> state,
                      const PiConditions& conditions) noexcept {
-  return engine_->denoise(noise, state, conditions) ? Code::kOk : refuse_nonfinite();
+  if (engine_->denoise(noise, state, conditions)) return Code::kOk;
+  return engine_->cancelled() ? refuse_cancelled("action") : refuse_nonfinite();
+}
+
+Code PiFace::encode(std::span<const PiPixels> views, std::span<const int32_t> ids) noexcept {
+  return engine_->encode(views, ids) ? Code::kOk : refuse_cancelled("context");
+}
+
+Code PiFace::refuse_cancelled(const char* stage) noexcept {
+  engine_->counters().cancelled_runs.fetch_add(1, std::memory_order_relaxed);
+  return fail(Code::kFailed, "%s: cancelled; the inputs are still staged, run the tick again",
+              stage);
 }
 
 Code PiFace::refuse_nonfinite() noexcept {
@@ -60,6 +71,7 @@ Code PiFace::run_action() noexcept {
         "action: no pending context; run stage context first (each context serves one action)");
   }
   context_pending_ = false;
+  if (engine_->cancelled()) return refuse_cancelled("action");
   const int64_t start_ns = engine_->now_ns();
   if (const Code code = action(); code != Code::kOk) return code;
   actions_ready_ = true;

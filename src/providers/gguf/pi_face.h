@@ -58,10 +58,13 @@ class PiFace {
   void drop_results() noexcept { context_pending_ = actions_ready_ = false; }
   // For set_input: keeps the counts and the last error.
   Code staged(Code code) noexcept;
+  // Leaves the prefix; kFailed when it was cancelled.
+  Code encode(std::span<const PiPixels> views, std::span<const int32_t> ids) noexcept;
   // Runs the Euler steps and refuses a chunk that is not finite.
   Code denoise(std::span<const float> noise, std::span<const float> state,
                const PiConditions& conditions) noexcept;
   Code refuse_nonfinite() noexcept;
+  Code refuse_cancelled(const char* stage) noexcept;
   Code check_ids(std::span<const int32_t> ids) noexcept;
 
   std::unique_ptr<PiEngine> engine_;

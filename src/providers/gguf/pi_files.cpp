@@ -69,6 +69,19 @@ Result<void> digest_robot(PiFiles& files) {
     sha.add(std::as_bytes(std::span(&piece.score, 1)));
     sha.add(std::as_bytes(std::span(&piece.type, 1)));
   }
+  if (files.action_tokens) {
+    const ActionTokens& tokens = *files.action_tokens;
+    const int64_t least = tokens.min_token();
+    const double scale = tokens.scale();
+    sha.add(std::as_bytes(std::span(&least, 1)));
+    sha.add(std::as_bytes(std::span(&scale, 1)));
+    for (int64_t id = 0; id < tokens.n_tokens(); ++id) {
+      const std::string_view bytes = tokens.bytes(id);
+      const size_t n = bytes.size();
+      sha.add(std::as_bytes(std::span(&n, 1)));
+      sha.add(std::as_bytes(std::span(bytes)));
+    }
+  }
   auto hex = sha.hex();
   if (!hex) return hex.error();
   files.robot_sha256 = hex.value();
@@ -95,6 +108,7 @@ Result<PiFiles> load_pair(GgufFile policy, GgufFile vision) {
                  .tokenizer = std::move(tokenizer.value()),
                  .config = config.value(),
                  .robot = {},
+                 .action_tokens = {},
                  .policy_sha256 = {},
                  .vision_sha256 = {},
                  .robot_sha256 = {},
@@ -159,6 +173,7 @@ Result<PiFiles> load_checkpoint(const std::string& path) {
                  .tokenizer = std::move(c.tokenizer),
                  .config = c.config,
                  .robot = std::move(c.policy),
+                 .action_tokens = std::move(c.action_tokens),
                  .policy_sha256 = {},
                  .vision_sha256 = {},
                  .robot_sha256 = {},
@@ -321,10 +336,12 @@ Result<std::shared_ptr<const CachedPiModel>> open_pi_model(
     const std::string& cache_dir, Ops& ops) {
   char key[512];
   const PiNumerics& n = options.numerics;
-  std::snprintf(key, sizeof key, "%d:%d%d%d:%lld:%lld:%s", static_cast<int>(options.precision),
-                n.rope_bf16, n.exact_times, n.quick_gelu_by_flag,
-                static_cast<long long>(config.n_denoise_steps),
-                static_cast<long long>(config.action_steps), ops.kernel_table());
+  std::snprintf(key, sizeof key, "%d:%d%d%d:%lld:%lld:%lld:%lld:%s",
+                static_cast<int>(options.precision), n.rope_bf16, n.exact_times,
+                n.quick_gelu_by_flag, static_cast<long long>(config.n_denoise_steps),
+                static_cast<long long>(config.action_steps),
+                static_cast<long long>(config.action_dim),
+                static_cast<long long>(config.answer_tokens), ops.kernel_table());
   return shared_models().get(
       files->ids() + key, [&]() -> Result<std::shared_ptr<const CachedPiModel>> {
         Result<CachedPiModel> loaded = CachedPiModel{nullptr, "off"};

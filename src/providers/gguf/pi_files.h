@@ -8,6 +8,7 @@
 #include "gguf/gguf.h"
 #include "models/pi_checkpoint.h"
 #include "models/pi_model.h"
+#include "policy/action_tokens.h"
 #include "policy/description.h"
 #include "providers/gguf/pi_open_config.h"
 #include "text/tokenizer.h"
@@ -22,8 +23,9 @@ struct PiFiles {
   PiConfig config;
   // The robot that this policy drives; without it the plain face is the only one.
   std::optional<PolicyDescription> robot;
-  std::string policy_sha256, vision_sha256;  // vision_sha256 "": it lies in the same files
-  std::string robot_sha256;                  // of the description and the tokenizer
+  std::optional<ActionTokens> action_tokens;  // PI0-FAST
+  std::string policy_sha256, vision_sha256;   // vision_sha256 "": it lies in the same files
+  std::string robot_sha256;                   // of the description and the tokenizer
   std::string weights_path, tokenizer_path;
   std::vector<std::string> notes;   // where things came from
   bool digests_remembered = false;  // all came from cache_dir

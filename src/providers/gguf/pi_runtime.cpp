@@ -252,9 +252,8 @@ Code PiRuntime::context() noexcept {
   PiPixels views[3];
   for (int64_t i = 0; i < config_.n_views; ++i)
     views[i].rgb = views_.data() + i * engine_->image_values();
-  engine_->encode(std::span<const PiPixels>(views).first(static_cast<size_t>(config_.n_views)),
-                  std::span(ids_).first(n_ids));
-  return Code::kOk;
+  return encode(std::span<const PiPixels>(views).first(static_cast<size_t>(config_.n_views)),
+                std::span(ids_).first(n_ids));
 }
 
 Code PiRuntime::action() noexcept {

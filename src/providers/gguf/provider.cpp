@@ -5,6 +5,7 @@
 
 #include "abi/builder.h"
 #include "abi/guard.h"
+#include "outrider/ext/cancel.h"
 #include "outrider/ext/status.h"
 #include "outrider/ext/taps.h"
 #include "providers/gguf/metadata_builder.h"
@@ -18,6 +19,7 @@ struct Published {
   std::string description;
   outrider_taps_v1 taps{};
   outrider_status_v1 status{};
+  outrider_cancel_v1 cancel{};
 };
 
 PiFace& face_of(void* self) {
@@ -89,7 +91,7 @@ int taps_read(void* self, const char* name, float* out, uint64_t capacity, uint6
 
 uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
   const PiCounters& c = face_of(self).engine().counters();
-  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 19> rows = {
+  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 23> rows = {
       {{"runs", &c.runs},
        {"failed_runs", &c.failed_runs},
        {"refused_inputs", &c.refused_inputs},
@@ -108,7 +110,11 @@ uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
        {"outside_states", &c.outside_states},
        {"cut_prompts", &c.cut_prompts},
        {"default_prompts", &c.default_prompts},
-       {"guided_runs", &c.guided_runs}}};
+       {"guided_runs", &c.guided_runs},
+       {"cancelled_runs", &c.cancelled_runs},
+       {"black_views", &c.black_views},
+       {"answer_tokens", &c.answer_tokens},
+       {"undecodable_answers", &c.undecodable_answers}}};
   for (size_t i = 0; i < rows.size() && i < capacity && out != nullptr; ++i) {
     out[i] = {rows[i].first, rows[i].second->load(std::memory_order_relaxed)};
   }
@@ -116,6 +122,10 @@ uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
 }
 const char* status_describe(void* self) {
   return static_cast<Published*>(self)->description.c_str();
+}
+
+void cancel_set(void* self, int on) {
+  face_of(self).engine().cancel(on != 0);
 }
 
 // ---- descriptors --------------------------------------------------------------------------------
@@ -150,6 +160,7 @@ Result<frt_model_runtime_v1*> publish_pi_face(std::unique_ptr<PiFace> face) {
       1, sizeof(outrider_taps_v1), published.get(), taps_enable, taps_count, taps_name, taps_read};
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
+  published->cancel = {1, sizeof(outrider_cancel_v1), published.get(), cancel_set};
   MetadataBuilder builder;
   if (!describe(builder.get(), *published)) {
     return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
@@ -158,7 +169,8 @@ Result<frt_model_runtime_v1*> publish_pi_face(std::unique_ptr<PiFace> face) {
   const frt_model_runtime_verbs verbs = {
       sizeof(frt_model_runtime_verbs), 0, set_input, get_output, prepare, step, last_error};
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_TAPS, 1, &published->taps},
-                                            {OUTRIDER_EXT_STATUS, 1, &published->status}};
+                                            {OUTRIDER_EXT_STATUS, 1, &published->status},
+                                            {OUTRIDER_EXT_CANCEL, 1, &published->cancel}};
   auto made = abi::finish_model(builder.get(), &verbs, published.get(), published.get(), nullptr,
                                 release_owner, extensions);
   if (!made) return made.error();
