@@ -62,9 +62,12 @@ Result<Report> contract(const Resolved& resolved) {
                        {"name", camera["name"]},
                        {"slot", camera["slot"]},
                        {"required", camera["required"]}});
-    for (const Report& slot : described["masked_slots"])
-      slots.push_back(
-          {{"position", nullptr}, {"name", nullptr}, {"slot", slot}, {"required", false}});
+    for (const char* kind : {"masked_slots", "black_slots"}) {
+      if (!described.contains(kind)) continue;
+      for (const Report& slot : described[kind])
+        slots.push_back(
+            {{"position", nullptr}, {"name", nullptr}, {"slot", slot}, {"required", false}});
+    }
   }
   report["cameras"] = std::move(slots);
   Request request = sample_request(resolved, 0.4);
@@ -133,14 +136,15 @@ void print_contract(const Report& r, Output& out) {
                  : "");
   const Report& described = r["described"];
   const bool robot = described.is_object() && described.contains("statistics");
+  const char* absent = robot && described.contains("black_slots") ? "black" : "masked out";
   for (const Report& slot : r["cameras"]) {
     if (robot) {
       if (slot["name"].is_null())
-        out.text("  slot {} has no camera: masked out\n", slot["slot"].get<std::string>());
+        out.text("  slot {} has no camera: {}\n", slot["slot"].get<std::string>(), absent);
       else
         out.text("  camera {} goes to slot {}{}\n", slot["name"].get<std::string>(),
                  slot["slot"].get<std::string>(),
-                 slot["required"].get<bool>() ? "" : "; masked out when it is absent");
+                 slot["required"].get<bool>() ? "" : fmt::format("; {} when it is absent", absent));
       continue;
     }
     out.text("  camera {} goes to slot {}\n", slot["position"].get<int64_t>(),

@@ -77,6 +77,7 @@ Report policy_report(const Opened& opened) {
   report["max_tokens"] = max_tokens(p, family);
   report["convention"] = p.delta_mask.empty() ? "actions are absolute (as the model gives them)"
                                               : "masked actions are state + action";
+  if (opened.config.is_fast()) report["answer_tokens"] = opened.config.answer_tokens;
   report["notes"] = opened.notes;
   return report;
 }
@@ -126,6 +127,7 @@ Result<Inspection> inspect_policy(const std::string& path, const std::string& co
                      {"dim", c.action_dim},
                      {"robot_dim", opened.value().policy.action_width},
                      {"denoise_steps", c.n_denoise_steps}};
+  if (c.is_fast()) report["chunk"]["answer_tokens"] = c.answer_tokens;
   report["vocabulary"] = c.vocab;
   report["robot"] = policy_report(opened.value());
   report["runs"] = true;

@@ -32,10 +32,11 @@ std::string gemma_text(const Report& g) {
 void put_robot(Rows& rows, const Report& robot) {
   const Report& p = robot["policy"];
   rows.emplace_back("robot", words(p, "robot"));
+  const std::string absent = robot.contains("answer_tokens") ? "; black when it is absent"
+                                                             : "; masked out when it is absent";
   for (const Report& camera : p["cameras"])
-    rows.emplace_back("  camera",
-                      words(camera, "name") + " goes to slot " + words(camera, "slot") +
-                          (camera["required"].get<bool>() ? "" : "; masked out when it is absent"));
+    rows.emplace_back("  camera", words(camera, "name") + " goes to slot " + words(camera, "slot") +
+                                      (camera["required"].get<bool>() ? "" : absent));
   for (const Report& field : p["state"]["fields"])
     rows.emplace_back("  state", fmt::format("{} ({}) {}", words(field, "name"),
                                              number(field, "size"), words(field, "unit")));
@@ -119,8 +120,12 @@ Rows rows_of(const Report& r) {
   if (r.contains("chunk"))
     rows.emplace_back(
         "action chunk",
-        fmt::format("{} steps of {} values, {} denoising steps", number(r["chunk"], "steps"),
-                    number(r["chunk"], "dim"), number(r["chunk"], "denoise_steps")));
+        r["chunk"].contains("answer_tokens")
+            ? fmt::format("{} steps of {} values, in at most {} tokens",
+                          number(r["chunk"], "steps"), number(r["chunk"], "dim"),
+                          number(r["chunk"], "answer_tokens"))
+            : fmt::format("{} steps of {} values, {} denoising steps", number(r["chunk"], "steps"),
+                          number(r["chunk"], "dim"), number(r["chunk"], "denoise_steps")));
   if (r.contains("backbone")) rows.emplace_back("backbone", gemma_text(r["backbone"]));
   if (r.contains("expert")) rows.emplace_back("action expert", gemma_text(r["expert"]));
   if (r.contains("vision")) {

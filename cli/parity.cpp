@@ -188,9 +188,10 @@ Result<void> read_arrays(const Meta& meta, GoldenCase& golden) {
 // ---- cases of a policy that knows its robot ----------------------------------------------------
 
 // Stages in the order the model computes them; those with a number follow it.
-constexpr const char* kStageOrder[] = {"pixels",      "tokens",   "normalised_state", "image_embd",
-                                       "prefix_embd", "prefix_k", "prefix_v",         "suffix_embd",
-                                       "velocity",    "x",        "actions"};
+constexpr const char* kStageOrder[] = {
+    "pixels",   "tokens",   "normalised_state", "image_embd", "prefix_embd",
+    "prefix_k", "prefix_v", "suffix_embd",      "velocity",   "x",
+    "logits",   "answer",   "coefficients",     "actions"};
 constexpr double kPolicyTolerance = 2e-4;
 
 // (place among the stages, number): velocity_3 lies between x_2 and x_3.
@@ -230,7 +231,8 @@ Result<void> read_stages(const Meta& meta, GoldenCase& golden) {
     auto values = read_floats(golden.folder + "/" + stem, array.file);
     if (!values) return values.error();
     array.values = std::move(values.value());
-    if (stem == "tokens") array.tolerance = 0;
+    // Whole numbers are right or wrong.
+    if (stem == "tokens" || stem == "answer" || stem == "coefficients") array.tolerance = 0;
     const Json* tolerances = meta.find("tolerances");
     const Json* own = tolerances != nullptr ? tolerances->find(stem) : nullptr;
     if (own != nullptr && own->is_number() && own->number() >= 0) array.tolerance = own->number();

@@ -1,11 +1,9 @@
 #include "policy/action_tokens.h"
 
-#include <array>
-#include <cmath>
-
 #include "base/json.h"
-#include "base/utf8.h"
 #include "policy/checkpoint.h"
+#include "text/byte_letters.h"
+#include "text/unicode.h"
 
 namespace outrider {
 namespace {
@@ -13,36 +11,18 @@ namespace {
 constexpr size_t kMaxFileBytes = size_t{16} << 20;
 constexpr size_t kMaxSumBytes = size_t{64} << 20;
 
-// Byte-level vocabularies write a byte as a printable character: printable Latin-1 stands for
-// itself, the others take code points from 256 on, in order.
-class ByteLetters {
- public:
-  ByteLetters() {
-    bytes_.fill(-1);
-    size_t spare = 256;
-    for (int byte = 0; byte < 256; ++byte) {
-      const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) ||
-                             (byte >= 0xAE && byte <= 0xFF);
-      bytes_[printable ? static_cast<size_t>(byte) : spare++] = byte;
-    }
+// A token with a character that stands for no byte is taken as it is written.
+std::string bytes_of(const ByteLetters& letters, const std::string& token) {
+  std::string out;
+  for (std::string_view rest = token; !rest.empty();) {
+    const Character c = first_character(rest);
+    const int byte = letters.byte(c.code);
+    if (byte < 0) return token;
+    out += static_cast<char>(byte);
+    rest.remove_prefix(c.bytes);
   }
-  // A token with a letter that stands for no byte is taken as it is written.
-  std::string bytes_of(const std::string& token) const {
-    std::string out;
-    for (std::string_view rest = token; !rest.empty();) {
-      const size_t n = utf8_sequence_bytes(rest);
-      const auto at = [&](size_t i) { return static_cast<unsigned char>(rest[i]); };
-      const size_t code = n == 1 ? at(0) : n == 2 ? (at(0) & 0x1Fu) << 6 | (at(1) & 0x3Fu) : 1024;
-      if (code >= bytes_.size() || bytes_[code] < 0) return token;
-      out += static_cast<char>(bytes_[code]);
-      rest.remove_prefix(n);
-    }
-    return out;
-  }
-
- private:
-  std::array<int, 324> bytes_{};
-};
+  return out;
+}
 
 Result<Json> parse(std::string_view text, const std::string& path) {
   auto json =
@@ -98,7 +78,7 @@ Result<ActionTokens> ActionTokens::read(std::string_view tokenizer_json,
     if (!member.value.is_integer())
       return make_error(Code::kNotFound, "%.300s: model.vocab gives an id that is no integer",
                         path.c_str());
-    std::string bytes = letters.bytes_of(member.name);
+    std::string bytes = bytes_of(letters, member.name);
     sum += bytes.size();
     OUTRIDER_TRY(out.take(member.value.integer(), std::move(bytes), path));
   }

@@ -8,19 +8,12 @@
 #include "base/assert.h"
 #include "base/utf8.h"
 #include "text/pi_prompt.h"
+#include "text/unicode.h"
 
 namespace outrider {
 namespace {
 
 constexpr std::string_view kCue = "Action: ", kEnd = "|", kBlank = "\xE2\x96\x81";
-
-uint32_t code_point(std::string_view sequence) {
-  const auto byte = [&](size_t i) -> uint32_t { return static_cast<unsigned char>(sequence[i]); };
-  if (sequence.size() == 1) return byte(0);
-  uint32_t code = byte(0) & (0x7Fu >> sequence.size());
-  for (size_t i = 1; i < sequence.size(); ++i) code = code << 6 | (byte(i) & 0x3F);
-  return code;
-}
 
 // "<0x41>" -> 0x41
 char byte_of(std::string_view piece) {
@@ -125,7 +118,7 @@ FastAnswer::Verdict FastAnswer::find_coefficients() noexcept {
       const std::string_view character(pending, n_pending);
       if (utf8_sequence_bytes(character) == n_pending) {
         if (coefficients_.size() < wanted)
-          coefficients_.push_back(static_cast<float>(static_cast<int64_t>(code_point(character)) +
+          coefficients_.push_back(static_cast<float>(static_cast<int64_t>(first_character(character).code) +
                                                      tokens_->min_token()));
         ++n_found;
         n_pending = 0;

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/utf8.h"
+#include "text/unicode.h"
 
 namespace outrider {
 namespace {
@@ -81,14 +82,6 @@ constexpr CaseRow kRows[] = {
 
 constexpr uint32_t kCapitalIWithDot = 0x130;
 
-uint32_t code_point(std::string_view sequence) {
-  const auto byte = [&](size_t i) -> uint32_t { return static_cast<unsigned char>(sequence[i]); };
-  if (sequence.size() == 1) return byte(0);
-  uint32_t code = byte(0) & (0x7Fu >> sequence.size());
-  for (size_t i = 1; i < sequence.size(); ++i) code = code << 6 | (byte(i) & 0x3F);
-  return code;
-}
-
 size_t put(uint32_t code, char* out) {
   const auto at = [&](size_t i, uint32_t byte) { out[i] = static_cast<char>(byte); };
   if (code < 0x80) return at(0, code), 1;
@@ -114,9 +107,8 @@ size_t lower_case(std::string_view text, std::span<char> out) noexcept {
   OUTRIDER_ASSERT(out.size() >= max_lower_case_bytes(text.size()));
   size_t n = 0;
   while (!text.empty()) {
-    const size_t bytes = utf8_sequence_bytes(text);
-    OUTRIDER_ASSERT(bytes > 0);
-    const uint32_t code = code_point(text.substr(0, bytes));
+    OUTRIDER_ASSERT(utf8_sequence_bytes(text) > 0);
+    const auto [code, bytes] = first_character(text);
     if (code == kCapitalIWithDot) {  // the one letter that becomes two: i and a dot above
       n += put('i', out.data() + n);
       n += put(0x307, out.data() + n);

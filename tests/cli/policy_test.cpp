@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "../support/checkpoint_writer.h"
+#include "../support/fast_folder.h"
 #include "base/json.h"
 #include "cli/report/png.h"
 #include "cli/scene.h"
@@ -227,6 +228,41 @@ TEST(PolicyCommands, FC24_parity_with_cases_of_the_reference_program) {
   outcome = run({"parity", folder(), dir + "/case", "--set", "precision=f32", "--json"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(document(outcome).find("first_deviation")->text(), "tokens") << outcome.out;
+}
+
+// PI0-FAST: the ids that the model writes, every logit, and the chunk they become.
+TEST(PolicyCommands, FC24_parity_of_pi0_fast_with_the_reference_program) {
+  const std::string dir = scratch("policy-fast"), made = scratch("policy-fast-model") + "/p.gguf";
+  ASSERT_EQ(run({"make-model", "pi05", made, "--type", "f32"}).status, 0);
+  test::write_fast_folder(dir, made, made.substr(0, made.size() - 5) + "-mmproj.gguf",
+                          {.varied = true});
+  const Outcome shown = run({"inspect", dir});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  for (const char* wanted :
+       {"PI0-FAST", "in at most 256 tokens", "wrist goes to slot wrist_0_rgb; black"})
+    EXPECT_NE(shown.out.find(wanted), std::string::npos) << wanted << "\n" << shown.out;
+  EXPECT_NE(run({"doctor", dir}).out.find("slot base_1_rgb has no camera: black"),
+            std::string::npos);
+  EXPECT_EQ(run({"convert", dir, dir + "/one.gguf"}).status, 1);
+  if (std::system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0)
+    GTEST_SKIP() << "python3-numpy is not installed";
+  const std::string state = "0.1,0.2,0.3,0.4,0.5,0.6", text = "Pick_up the RED block ";
+  const Outcome tokens = run({"inspect", dir, "--tokens", text, "--state", state, "--json"});
+  ASSERT_EQ(tokens.status, 0) << tokens.err;
+  const std::string command =
+      "/usr/bin/python3 " OUTRIDER_SOURCE_DIR "/tools/reference/policy_reference.py " + dir + " " +
+      dir + "/case --tokens " + write(dir + "/ids.json", tokens.out) +
+      " --image top=" + npy("top", 56, 56, 1) + " --image wrist=" + npy("wrist", 56, 56, 2) +
+      " --state " + state + " --prompt '" + text + "' > " + dir + "/log 2>&1";
+  ASSERT_EQ(std::system(command.c_str()), 0) << read(dir + "/log");
+  Outcome outcome = run({"parity", dir, dir + "/case", "--set", "precision=f32", "--json"});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  const Json json = document(outcome);
+  EXPECT_GT(json.find("stages")->items().size(), 25u);
+  int n_logits = 0;
+  for (const Json& stage : json.find("stages")->items())
+    n_logits += stage.find("name")->text().starts_with("logits_");
+  EXPECT_EQ(n_logits, static_cast<int>(test::fast_answer_ids({}).size()));
 }
 
 }  // namespace
