@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "models/guidance.h"
 #include "models/pi_run.h"
 #include "models/pi_safetensors.h"
 
@@ -12,6 +13,8 @@ namespace outrider {
 namespace {
 
 constexpr double kF32Tolerance = 2e-4, kBf16Tolerance = 3e-2, kInt8Tolerance = 0.2;
+// Guidance multiplies an error of the velocity by up to (cap - 1) in the first steps.
+constexpr double kBf16GuidedTolerance = 0.1, kInt8GuidedTolerance = 0.6;
 // Guided, trained-prefix and extra-token cases state this one for f32.
 constexpr double kVariantTolerance = 5e-4;
 
@@ -219,24 +222,9 @@ PiCaseStage compare(std::string name, const std::vector<float>& got,
 struct Variant {
   std::string label;  // in front of the stages: "guided_exp_b5."
   std::vector<float> chunk, weights, extra;
-  float most = 0;      // guidance
+  float most = 0;      // guidance; recorded guided velocities have a wider bound
   int64_t n_hard = 0;  // rows of `chunk` that are given
 };
-
-// Weight of each row of a new chunk. Source: async-control.md 5.1.
-std::vector<float> row_weights(bool exponential, int64_t n_rows, int64_t start, int64_t end) {
-  std::vector<float> out(static_cast<size_t>(n_rows), 0.0f);
-  start = std::min(start, end);
-  for (int64_t i = 0; i < std::min(end, n_rows); ++i) {
-    double w = i < start
-                   ? 1
-                   : std::clamp(static_cast<double>(end - i) / static_cast<double>(end - start + 1),
-                                0.0, 1.0);
-    if (exponential) w = w * std::expm1(w) / std::expm1(1.0);
-    out[static_cast<size_t>(i)] = static_cast<float>(w);
-  }
-  return out;
-}
 
 int64_t integer_of(const Json& meta, const char* name) {
   const Json* value = meta.find(name);
@@ -262,7 +250,8 @@ Result<std::vector<Variant>> read_variants(const Json& meta, const std::string& 
       Variant guided = plain;
       guided.label = exponential ? "guided_exp_b5." : "guided_linear_b10.";
       guided.most = exponential ? 5.0f : 10.0f;
-      guided.weights = row_weights(exponential, c.action_steps, start, end);
+      guided.weights = row_weights(exponential ? RowSchedule::kExp : RowSchedule::kLinear,
+                                   c.action_steps, start, end);
       out.push_back(std::move(guided));
     }
     return out;
@@ -299,6 +288,7 @@ class Comparison {
 
   std::vector<PiCaseStage> run() {
     const int64_t last = config_.backbone.n_layers - 1;
+    positions();
     prefix_rows("out.prefix_embs", "prefix_embd", "prefix_embs");
     cache("out.k_first", "prefix_k_0", "k_first");
     cache("out.v_first", "prefix_v_0", "v_first");
@@ -322,6 +312,18 @@ class Comparison {
            const std::vector<float>& wanted) {
     stages_.push_back(
         compare(label, got != nullptr ? *got : std::vector<float>(), wanted, tolerance_));
+  }
+
+  // Rows that are seen stand at 0, 1, 2, ...: what is masked takes no position.
+  void positions() {
+    const auto stored = arrays_.read<int64_t>("out.prefix_pos", DType::kI64, n_padded_);
+    if (!stored) return;
+    std::vector<float> got, wanted;
+    for (const int64_t row : rows_) {
+      got.push_back(static_cast<float>(got.size()));
+      wanted.push_back(static_cast<float>(stored.value()[static_cast<size_t>(row)]));
+    }
+    stages_.push_back(compare("prefix_pos", got, wanted, 0));
   }
 
   void prefix_rows(const std::string& array, const std::string& name, const std::string& label) {
@@ -438,11 +440,17 @@ Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision 
     taps.clear();
     run_once(*run.value(), c, in.value(), variant);
     const bool plain = variant.chunk.empty() && variant.extra.empty();
-    const double allowed = tolerance > 0                   ? tolerance
-                           : precision == Precision::kBf16 ? kBf16Tolerance
-                           : precision == Precision::kInt8 ? kInt8Tolerance
-                           : plain                         ? kF32Tolerance
-                                                           : kVariantTolerance;
+    const bool guided = variant.most > 0;
+    const double allowed = tolerance > 0                             ? tolerance
+                           : guided && precision == Precision::kBf16 ? kBf16GuidedTolerance
+                           : guided && precision == Precision::kInt8 ? kInt8GuidedTolerance
+                           : precision == Precision::kBf16           ? kBf16Tolerance
+                           : precision == Precision::kInt8           ? kInt8Tolerance
+                           : plain                                   ? kF32Tolerance
+                                                                     : kVariantTolerance;
+    const std::vector<float> times = arrays.floats("out.time");
+    if (!times.empty() && &variant == &variants.value().front())
+      report.stages.push_back(compare("time", model.value()->times, times, 0));
     Comparison comparison(c, in.value(), taps, arrays, variant.label, allowed);
     for (PiCaseStage& stage : comparison.run()) report.stages.push_back(std::move(stage));
     const std::vector<float> wanted = arrays.floats("out." + variant.label + "actions");

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "models/guidance.h"
 
 namespace outrider {
 
@@ -553,27 +554,10 @@ void PiRun::expert_layer(size_t i, int64_t step) noexcept {
   branch(mlp, layer.down, m.modulation2);
 }
 
-double guidance_weight(double t, double most) noexcept {
-  const double tau = 1 - t;  // 0 at the noise
-  if (!(tau > 0)) return most;
-  if (!(t > 0)) return 0;
-  return std::min(most, t / tau * (tau * tau + t * t) / (t * t));
-}
-
-// v' = v - g * W * (Y - x1), where x1 = x - t * v is the chunk that this velocity leads to.
 void PiRun::guide(int64_t step, const PiGuidance& guidance) noexcept {
-  const PiConfig& c = model_->config;
-  OUTRIDER_ASSERT(guidance.chunk.size() == x_.size());
-  OUTRIDER_ASSERT(static_cast<int64_t>(guidance.weights.size()) == c.action_steps);
-  const float t = model_->times[static_cast<size_t>(step)];
-  const auto g = static_cast<float>(guidance_weight(t, guidance.most));
-  for (int64_t r = 0; r < c.action_steps; ++r) {
-    const float w = g * guidance.weights[static_cast<size_t>(r)];
-    for (int64_t j = r * c.action_dim; j < (r + 1) * c.action_dim; ++j) {
-      const auto i = static_cast<size_t>(j);
-      velocity_[i] -= w * (guidance.chunk[i] - (x_[i] - t * velocity_[i]));
-    }
-  }
+  OUTRIDER_ASSERT(static_cast<int64_t>(guidance.weights.size()) == model_->config.action_steps);
+  guide_velocity(guidance.chunk, guidance.weights, x_, model_->times[static_cast<size_t>(step)],
+                 static_cast<double>(guidance.most), std::span(velocity_, x_.size()));
 }
 
 void PiRun::denoise(int64_t step, const PiGuidance& guidance) noexcept {

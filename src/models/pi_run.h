@@ -34,8 +34,6 @@ struct PiHardPrefix {
   std::span<const float> chunk;  // [action_steps, action_dim]; rows from n_rows on are not read
   int64_t n_rows = 0;            // 0 .. action_steps - 1
 };
-// Weight of the step at time t (1: noise), capped.
-double guidance_weight(double t, double most) noexcept;
 
 class PiRun {
  public:

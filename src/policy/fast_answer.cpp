@@ -118,8 +118,8 @@ FastAnswer::Verdict FastAnswer::find_coefficients() noexcept {
       const std::string_view character(pending, n_pending);
       if (utf8_sequence_bytes(character) == n_pending) {
         if (coefficients_.size() < wanted)
-          coefficients_.push_back(static_cast<float>(static_cast<int64_t>(first_character(character).code) +
-                                                     tokens_->min_token()));
+          coefficients_.push_back(static_cast<float>(
+              static_cast<int64_t>(first_character(character).code) + tokens_->min_token()));
         ++n_found;
         n_pending = 0;
       } else if (n_pending == sizeof pending) {

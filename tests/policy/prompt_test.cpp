@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/mapped_file.h"
 #include "policy/support.h"
 
 namespace outrider::policy_test {
@@ -202,6 +203,49 @@ TEST(PolicyPrompt, FC07_a_short_one_is_never_cut) {
   EXPECT_EQ(prompt(std::string(9, '!')).size(), 10u);
   EXPECT_TRUE(prompt.last.cut());
   EXPECT_EQ(prompt.ids[9], 4) << "the newline stays";
+}
+
+// PI0-FAST: lower case, the state always, no cue; a newline inside an instruction stays.
+TEST(PolicyPrompt, FC05_pi0_fast_has_lower_case_and_no_action_cue) {
+  OUTRIDER_NEED_SHARED(path, "golden/openpi-spm/tiny.model");
+  const auto file = MappedFile::open(path.c_str());
+  ASSERT_TRUE(file);
+  const auto tokenizer = SpmTokenizer::from_sentencepiece(file.value().bytes(), "tiny.model");
+  ASSERT_TRUE(tokenizer);
+  PolicyDescription policy;
+  policy.state = {{"joints", 3, ""}};
+  auto prompt = PolicyPrompt::make(policy, PiFamily::kPi0Fast, tokenizer.value(), 4096);
+  ASSERT_TRUE(prompt);
+  EXPECT_TRUE(prompt.value().reads_state());
+  EXPECT_EQ(prompt.value().max_tokens(), 250);
+  const std::vector<double> state = {-1.5, 0, 1};
+  std::vector<int32_t> ids(1024);
+  const std::string wanted = "Task: pick up\nthe red cup, State: -1 128 255;\n";
+  for (const char* text : {"pick up\nthe red cup", "  Pick_UP\nThe red_CUP\n\r\n "}) {
+    const auto written = prompt.value().write(text, state, ids);
+    ASSERT_EQ(written.code, Code::kOk);
+    EXPECT_EQ(prompt.value().text(), wanted);
+    const auto encoded =
+        tokenizer.value().encode(wanted, {.add_special = false, .parse_special = false});
+    ASSERT_TRUE(encoded);
+    std::vector<int32_t> expected = {2};
+    expected.insert(expected.end(), encoded.value().begin(), encoded.value().end());
+    EXPECT_EQ(std::vector<int32_t>(ids.begin(), ids.begin() + static_cast<int64_t>(written.n_ids)),
+              expected);
+  }
+  // More bytes in lower case than before, at the limit of the buffer.
+  std::string capitals;
+  while (capitals.size() + 2 <= 4096) capitals += "\xC8\xBA";  // U+023A, lower case U+2C65
+  EXPECT_EQ(prompt.value().write(capitals, state, ids).code, Code::kShape);
+  // Beyond the budget: refused with the count, or the instruction alone is cut.
+  std::string words;
+  for (int i = 0; i < 400; ++i) words += "red ";
+  EXPECT_EQ(prompt.value().write(words, state, ids).code, Code::kShape);
+  policy.too_long = TooLong::kCut;
+  auto cutting = PolicyPrompt::make(policy, PiFamily::kPi0Fast, tokenizer.value(), 4096);
+  ASSERT_TRUE(cutting);
+  EXPECT_TRUE(cutting.value().write(words, state, ids).cut());
+  EXPECT_TRUE(cutting.value().text().ends_with(", State: -1 128 255;\n"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "fixtures.h"
+#include "text/lower_case.h"
 
 namespace outrider::text_test {
 namespace {
@@ -168,6 +169,35 @@ TEST(EncodePi, hands_refusals_on) {
     EXPECT_EQ(encode(tokenizer, "abcde", scratch, ids).n_ids, 0u);
     EXPECT_EQ(encode(tokenizer, "abcd", scratch, ids).code, Code::kOk);
   }
+}
+
+TEST(LowerCase, maps_letters_of_many_scripts_and_nothing_else) {
+  const auto lower = [](std::string_view text) {
+    std::string out(max_lower_case_bytes(text.size()), '?');
+    out.resize(lower_case(text, out));
+    return out;
+  };
+  EXPECT_EQ(lower("Pick UP the_RED cup 19!"), "pick up the_red cup 19!");
+  EXPECT_EQ(lower("\u00C4\u00D6\u00DC\u00DF \u0116 \u0410\u042F \u03A3\u0394 \u10A0 \u1E9E"),
+            "\u00E4\u00F6\u00FC\u00DF \u0117 \u0430\u044F \u03C3\u03B4 \u2D00 \u00DF");
+  EXPECT_EQ(lower("\u0130"), "i\u0307") << "the one letter that becomes two";
+  EXPECT_EQ(lower("\u023A\U00010400\uFF21"), "\u2C65\U00010428\uFF41");
+  EXPECT_EQ(lower("\u0131\u4E00\U0001F600\u00D7"), "\u0131\u4E00\U0001F600\u00D7");
+  EXPECT_EQ(lower(""), "");
+  EXPECT_EQ(lower_case(0x10FFFF), 0x10FFFFu);
+  // A letter in lower case stays as it is.
+  for (uint32_t code = 0; code < 0x20000; ++code)
+    EXPECT_EQ(lower_case(lower_case(code)), lower_case(code)) << code;
+}
+
+TEST(PiPrompt, the_cleaning_of_pi0_fast_keeps_newlines) {
+  const auto clean = [](std::string_view text) {
+    std::string out(max_lower_case_bytes(text.size()), '?');
+    out.resize(clean_fast_instruction(text, out));
+    return out;
+  };
+  EXPECT_EQ(clean(" \u3000Turn_ON\nthe Stove_ \t\r\n"), "turn on\nthe stove ");
+  EXPECT_EQ(clean(" \n "), "");
 }
 
 }  // namespace
