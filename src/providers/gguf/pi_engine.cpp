@@ -117,16 +117,16 @@ bool PiEngine::encode(std::span<const PiPixels> views, std::span<const int32_t> 
   return !run_->stopped();
 }
 
-bool PiEngine::denoise(std::span<const float> noise, std::span<const float> state,
-                       const PiConditions& conditions) noexcept {
+PiEnd PiEngine::denoise(std::span<const float> noise, std::span<const float> state,
+                        const PiConditions& conditions) noexcept {
   run_->start(noise, state);
   if (conditions.prefix.n_rows > 0 || !conditions.extra.empty())
     run_->condition(conditions.prefix, conditions.extra);
   for (int64_t k = 0; k < pi_config_.n_denoise_steps; ++k) {
-    if (cancelled()) return false;
+    if (cancelled()) return PiEnd::kCancelled;
     run_->denoise(k, conditions.guidance);
   }
-  return run_->finite();
+  return run_->finite() ? PiEnd::kDone : PiEnd::kNotFinite;
 }
 
 // ---- taps and facts -----------------------------------------------------------------------------

@@ -29,6 +29,9 @@ struct PiConditions {
   std::span<const float> extra;
 };
 
+// How a pass ended. A wish to cancel may be taken back at any moment, so it is told apart here.
+enum class PiEnd : uint8_t { kDone, kNotFinite, kCancelled };
+
 class PiEngine {
  public:
   // How many text ids the prefix has room for.
@@ -55,9 +58,9 @@ class PiEngine {
   int32_t unknown_id(std::span<const int32_t> ids) const noexcept;
   // False when it was cancelled.
   bool encode(std::span<const PiPixels> views, std::span<const int32_t> ids) noexcept;
-  // [hot] The chunk from this noise; false when a value is not finite, or it was cancelled.
-  bool denoise(std::span<const float> noise, std::span<const float> state,
-               const PiConditions& conditions) noexcept;
+  // [hot] The chunk from this noise.
+  PiEnd denoise(std::span<const float> noise, std::span<const float> state,
+                const PiConditions& conditions) noexcept;
   std::span<const float> chunk() const { return run_->actions(); }
   // [hot] PI0-FAST: see PiRun::next_token.
   int32_t next_token(int32_t previous) noexcept { return run_->next_token(previous); }

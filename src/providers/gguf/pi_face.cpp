@@ -42,8 +42,9 @@ Code PiFace::run_context() noexcept {
 
 Code PiFace::denoise(std::span<const float> noise, std::span<const float> state,
                      const PiConditions& conditions) noexcept {
-  if (engine_->denoise(noise, state, conditions)) return Code::kOk;
-  return engine_->cancelled() ? refuse_cancelled("action") : refuse_nonfinite();
+  const PiEnd end = engine_->denoise(noise, state, conditions);
+  if (end == PiEnd::kDone) return Code::kOk;
+  return end == PiEnd::kCancelled ? refuse_cancelled("action") : refuse_nonfinite();
 }
 
 Code PiFace::encode(std::span<const PiPixels> views, std::span<const int32_t> ids) noexcept {
