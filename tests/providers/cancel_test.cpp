@@ -62,6 +62,7 @@ TEST(Cancel, FC29_at_any_moment_leaves_whole_answers_or_none) {
     for (int i = 0; !end.load(); ++i) {
       std::this_thread::sleep_for(std::chrono::microseconds(37 * (i % 23)));
       cancel->set(cancel->self, 1);
+      std::this_thread::sleep_for(std::chrono::microseconds(20 + 40 * (i % 11)));
       cancel->set(cancel->self, 0);
     }
   });
