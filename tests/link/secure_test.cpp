@@ -26,9 +26,35 @@ struct Pair {
   Error device_error, host_error;
 };
 
-Pair connect(const SharedKey& device_key, const SharedKey& host_key) {
+// A medium that takes whole grids only, as a USB gadget does.
+class Gridded final : public Transport {
+ public:
+  Gridded(std::unique_ptr<Transport> inner, uint32_t grid)
+      : inner_(std::move(inner)), facts_(inner_->facts()) {
+    facts_.pad_grid_bytes = grid;
+  }
+  Moved send(std::span<const Piece> pieces, int64_t deadline_ns) noexcept override {
+    size_t total = 0;
+    for (const Piece& piece : pieces) total += piece.size();
+    if (total == 0 || total % facts_.pad_grid_bytes != 0) return {Io::kBroken, 0};
+    return inner_->send(pieces, deadline_ns);
+  }
+  Moved receive(std::span<std::byte> into, int64_t deadline_ns) noexcept override {
+    return inner_->receive(into, deadline_ns);
+  }
+  void shut() noexcept override { inner_->shut(); }
+  const TransportFacts& facts() const noexcept override { return facts_; }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+  TransportFacts facts_;
+};
+
+Pair connect(const SharedKey& device_key, const SharedKey& host_key, uint32_t device_grid = 1) {
   auto ends = loopback_pair();
   EXPECT_TRUE(ends);
+  if (device_grid > 1)
+    ends.value().first = std::make_unique<Gridded>(std::move(ends.value().first), device_grid);
   Pair pair;
   std::thread host([&] {
     auto made = secure_as_host(std::move(ends.value().second), host_key, steady_now_ns() + kSecond);
@@ -47,11 +73,15 @@ Pair connect(const SharedKey& device_key, const SharedKey& host_key) {
   return pair;
 }
 
-TEST(Secure, carries_a_stream_both_ways_in_any_pieces) {
-  Pair pair = connect(key_of(1), key_of(1));
+class SecureOverGrid : public ::testing::TestWithParam<uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Grids, SecureOverGrid, ::testing::Values(1u, 64u, 512u, 16384u));
+
+TEST_P(SecureOverGrid, carries_a_stream_both_ways_in_any_pieces) {
+  Pair pair = connect(key_of(1), key_of(1), GetParam());
   ASSERT_TRUE(pair.device && pair.host) << pair.device_error.text << pair.host_error.text;
   EXPECT_TRUE(pair.device->facts().encrypted);
-  for (size_t n : {size_t{1}, size_t{16384}, size_t{16385}, size_t{300000}}) {
+  EXPECT_EQ(pair.device->facts().pad_grid_bytes, 1u) << "messages are not filled up twice";
+  for (size_t n : {1, 490, 491, 492, 16362, 16363, 16364, 16384, 16385, 32726, 300000}) {
     for (bool forth : {true, false}) {
       Transport &from = forth ? *pair.device : *pair.host, &to = forth ? *pair.host : *pair.device;
       std::vector<std::byte> sent(n), got(n);
@@ -72,6 +102,17 @@ TEST(Secure, carries_a_stream_both_ways_in_any_pieces) {
       sender.join();
       EXPECT_TRUE(sent == got);
     }
+  }
+}
+
+TEST(Secure, a_grid_that_records_cannot_fill_is_refused_in_words) {
+  for (const uint32_t grid : {24u, 32768u}) {
+    Pair pair = connect(key_of(1), key_of(1), grid);
+    EXPECT_FALSE(pair.device);
+    EXPECT_EQ(pair.device_error.code, Code::kUnsupported);
+    EXPECT_NE(std::string_view(pair.device_error.text).find("powers of two up to 16384"),
+              std::string_view::npos)
+        << pair.device_error.text;
   }
 }
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -17,16 +19,20 @@ constexpr size_t kNonceBytes = 32, kPointBytes = crypto_scalarmult_BYTES;
 constexpr size_t kProofBytes = crypto_auth_hmacsha512256_BYTES;
 constexpr size_t kOverheadBytes = crypto_secretstream_xchacha20poly1305_ABYTES;
 constexpr size_t kSealedBytes = kRecordBytes + kOverheadBytes;
-constexpr size_t kLengthBytes = 4;
-constexpr unsigned char kGreeting[8] = {'O', 'U', 'T', 'S', 1, 0, 0, 0};
+constexpr size_t kLengthBytes = 4;  // u16 sealed bytes, u16 pad bytes behind them
+static_assert(kSealedBytes <= UINT16_MAX);
+constexpr unsigned char kGreeting[5] = {'O', 'U', 'T', 'S', 1};
+constexpr unsigned kMostGridLog2 = 14;
 
 using Key = std::array<unsigned char, 32>;
 using Stream = crypto_secretstream_xchacha20poly1305_state;
 
 struct Offer {  // what each end says first
-  unsigned char greeting[8], nonce[kNonceBytes], point[kPointBytes];
+  unsigned char greeting[5], grid_log2, reserved[2];
+  unsigned char nonce[kNonceBytes], point[kPointBytes];
 };
 static_assert(sizeof(Offer) == 72);
+constexpr size_t kGreetingBytes = 8;
 
 // Wiped when it goes.
 template <class T>
@@ -46,24 +52,64 @@ Result<void> exchange_error(Io io, const char* when) {
                     io_name(io));
 }
 
-Result<void> put(Transport& to, const void* data, size_t n, int64_t deadline_ns, const char* when) {
-  const Piece piece = {static_cast<const std::byte*>(data), n};
-  const Moved moved = to.send({&piece, 1}, deadline_ns);
-  return moved.io == Io::kDone ? Result<void>() : exchange_error(moved.io, when);
+size_t pad_of(size_t bytes, size_t grid) {
+  return (grid - bytes % grid) % grid;
 }
 
-Result<void> get(Transport& from, void* data, size_t n, int64_t deadline_ns, const char* when) {
-  auto* at = static_cast<std::byte*>(data);
-  for (size_t have = 0; have < n;) {
-    const Moved moved = from.receive({at + have, n - have}, deadline_ns);
-    have += moved.bytes;
-    if (moved.io != Io::kDone) return exchange_error(moved.io, when);
+// The hand shake over one stream: each part is filled up to the grid of who sends it.
+struct Shake {
+  Transport& transport;
+  int64_t deadline_ns;
+  size_t our_grid, peer_grid = 1;
+
+  Shake(Transport& over, int64_t until_ns)
+      : transport(over), deadline_ns(until_ns), our_grid(over.facts().pad_grid_bytes) {}
+
+  Result<void> put(const void* data, size_t n, const char* when) {
+    static constexpr std::array<std::byte, size_t{1} << kMostGridLog2> kZeros{};
+    const Piece pieces[] = {{static_cast<const std::byte*>(data), n},
+                            std::span(kZeros).first(pad_of(n, our_grid))};
+    const Moved moved = transport.send(pieces, deadline_ns);
+    return moved.io == Io::kDone ? Result<void>() : exchange_error(moved.io, when);
   }
-  return {};
-}
+  Result<void> get(void* data, size_t n, const char* when) {
+    OUTRIDER_TRY(take(data, n, when));
+    return skip_pad(n, when);
+  }
+  Result<void> take(void* data, size_t n, const char* when) {
+    auto* at = static_cast<std::byte*>(data);
+    for (size_t have = 0; have < n;) {
+      const Moved moved = transport.receive({at + have, n - have}, deadline_ns);
+      have += moved.bytes;
+      if (moved.io != Io::kDone) return exchange_error(moved.io, when);
+    }
+    return {};
+  }
+  Result<void> skip_pad(size_t n, const char* when) {
+    std::array<std::byte, 512> nothing;
+    for (size_t left = pad_of(n, peer_grid); left > 0;) {
+      const size_t part = std::min(left, nothing.size());
+      OUTRIDER_TRY(take(nothing.data(), part, when));
+      left -= part;
+    }
+    return {};
+  }
+  // The peer's offer; `stranger` is what to say of one that has no such word.
+  Result<void> get_offer(Offer& offer, const char* stranger, const char* when) {
+    OUTRIDER_TRY(take(&offer, kGreetingBytes, when));
+    if (std::memcmp(offer.greeting, kGreeting, sizeof kGreeting) != 0 ||
+        offer.grid_log2 > kMostGridLog2)
+      return refused(stranger);
+    peer_grid = size_t{1} << offer.grid_log2;
+    OUTRIDER_TRY(take(offer.nonce, sizeof offer - kGreetingBytes, when));
+    return skip_pad(sizeof offer, when);
+  }
+};
 
-void make_offer(Offer& offer, Key& secret) {
+void make_offer(Offer& offer, Key& secret, size_t grid) {
   std::memcpy(offer.greeting, kGreeting, sizeof kGreeting);
+  offer.grid_log2 = static_cast<unsigned char>(std::countr_zero(grid));
+  std::memset(offer.reserved, 0, sizeof offer.reserved);
   randombytes_buf(offer.nonce, sizeof offer.nonce);
   randombytes_buf(secret.data(), secret.size());
   crypto_scalarmult_base(offer.point, secret.data());
@@ -71,7 +117,7 @@ void make_offer(Offer& offer, Key& secret) {
 
 // HMAC over a role or purpose, then both offers.
 void authenticate(const Key& key, std::string_view purpose, const Offer& device, const Offer& host,
-          unsigned char out[kProofBytes]) {
+                  unsigned char out[kProofBytes]) {
   crypto_auth_hmacsha512256_state state;
   crypto_auth_hmacsha512256_init(&state, key.data(), key.size());
   const auto add = [&](const void* data, size_t n) {
@@ -117,22 +163,24 @@ class SecureTransport final : public Transport {
   explicit SecureTransport(std::unique_ptr<Transport> inner)
       : inner_(std::move(inner)),
         facts_(inner_->facts()),
-        out_(kLengthBytes + kSealedBytes),
-        gather_(kRecordBytes),
+        grid_(facts_.pad_grid_bytes),
+        out_(kLengthBytes + kSealedBytes + grid_),
+        gather_(grid_ == 1 ? kRecordBytes : kRecordBytes - kOverheadBytes - kLengthBytes),
         in_(kLengthBytes + kSealedBytes),
         plain_(kRecordBytes) {
     facts_.encrypted = true;
+    facts_.pad_grid_bytes = 1;  // records are filled up here
   }
   ~SecureTransport() override {
     sodium_memzero(&push_, sizeof push_);
     sodium_memzero(&pull_, sizeof pull_);
   }
 
-  Result<void> begin(const Key& send_key, const Key& receive_key, int64_t deadline_ns) {
+  Result<void> begin(const Key& send_key, const Key& receive_key, Shake& shake) {
     unsigned char header[crypto_secretstream_xchacha20poly1305_HEADERBYTES];
     crypto_secretstream_xchacha20poly1305_init_push(&push_, header, send_key.data());
-    OUTRIDER_TRY(put(*inner_, header, sizeof header, deadline_ns, "when the stream began"));
-    OUTRIDER_TRY(get(*inner_, header, sizeof header, deadline_ns, "when the stream began"));
+    OUTRIDER_TRY(shake.put(header, sizeof header, "when the stream began"));
+    OUTRIDER_TRY(shake.get(header, sizeof header, "when the stream began"));
     if (crypto_secretstream_xchacha20poly1305_init_pull(&pull_, header, receive_key.data()) != 0)
       return refused("the peer's stream does not begin as one");
     return {};
@@ -160,6 +208,13 @@ class SecureTransport final : public Transport {
   Moved receive(std::span<std::byte> into, int64_t deadline_ns) noexcept override {
     while (plain_at_ == plain_end_) {
       if (broken_) return {Io::kBroken, 0};
+      if (pad_left_ > 0) {
+        const Moved got =
+            inner_->receive(std::span(in_).first(std::min(pad_left_, in_.size())), deadline_ns);
+        pad_left_ -= got.bytes;
+        if (got.io != Io::kDone) return {got.io, 0};
+        continue;
+      }
       const size_t want = in_n_ < kLengthBytes ? kLengthBytes : kLengthBytes + record_bytes();
       if (in_n_ < want) {
         const Moved got = inner_->receive(std::span(in_).subspan(in_n_, want - in_n_), deadline_ns);
@@ -193,29 +248,32 @@ class SecureTransport final : public Transport {
   // The next record from (piece, offset) on, which stay where they are. False: nothing is left.
   bool seal(std::span<const Piece> pieces, size_t piece, size_t offset) noexcept {
     size_t n = 0;
-    for (; piece < pieces.size() && n < kRecordBytes; ++piece, offset = 0) {
-      const size_t part = std::min(kRecordBytes - n, pieces[piece].size() - offset);
+    for (; piece < pieces.size() && n < gather_.size(); ++piece, offset = 0) {
+      const size_t part = std::min(gather_.size() - n, pieces[piece].size() - offset);
       if (part > 0) std::memcpy(gather_.data() + n, pieces[piece].data() + offset, part);
       n += part;
     }
     if (n == 0) return false;
-    const auto length = static_cast<uint32_t>(n + kOverheadBytes);
-    std::memcpy(out_.data(), &length, sizeof length);
+    const size_t length = n + kOverheadBytes, pad = pad_of(kLengthBytes + length, grid_);
+    const auto word = static_cast<uint32_t>(length | pad << 16);
+    std::memcpy(out_.data(), &word, sizeof word);
     auto* out = reinterpret_cast<unsigned char*>(out_.data());
     crypto_secretstream_xchacha20poly1305_push(
         &push_, out + kLengthBytes, nullptr, reinterpret_cast<const unsigned char*>(gather_.data()),
         n, out, kLengthBytes, crypto_secretstream_xchacha20poly1305_TAG_MESSAGE);
+    std::memset(out + kLengthBytes + length, 0, pad);
     out_at_ = 0;
-    out_end_ = kLengthBytes + length;
+    out_end_ = kLengthBytes + length + pad;
     sealed_ = n;
     return true;
   }
 
-  uint32_t record_bytes() const noexcept {
-    uint32_t length;
-    std::memcpy(&length, in_.data(), sizeof length);
-    return length;
+  uint32_t record_word() const noexcept {
+    uint32_t word;
+    std::memcpy(&word, in_.data(), sizeof word);
+    return word;
   }
+  uint32_t record_bytes() const noexcept { return record_word() & 0xFFFF; }
   bool length_is_sound() const noexcept {
     return record_bytes() > kOverheadBytes && record_bytes() <= kSealedBytes;
   }
@@ -231,36 +289,38 @@ class SecureTransport final : public Transport {
     }
     plain_at_ = 0;
     plain_end_ = n;
+    pad_left_ = record_word() >> 16;
     in_n_ = 0;
   }
 
   std::unique_ptr<Transport> inner_;
   TransportFacts facts_;
+  const size_t grid_;
   Stream push_, pull_;
   std::vector<std::byte> out_, gather_, in_, plain_;
   size_t out_at_ = 0, out_end_ = 0, sealed_ = 0;
-  size_t in_n_ = 0, plain_at_ = 0, plain_end_ = 0;
+  size_t in_n_ = 0, plain_at_ = 0, plain_end_ = 0, pad_left_ = 0;
   bool broken_ = false;
 };
 
 Result<std::unique_ptr<Transport>> begin_stream(std::unique_ptr<Transport> inner, const Key& key,
                                                 const Key& secret, const Offer& device,
-                                                const Offer& host, bool as_device,
-                                                int64_t deadline_ns) {
+                                                const Offer& host, bool as_device, Shake& shake) {
   Secret<Key> forth, back;
   if (!stream_keys(key, secret, device, host, as_device, forth, back))
     return refused("the peer's ephemeral key is none");
   auto secure = std::make_unique<SecureTransport>(std::move(inner));
-  OUTRIDER_TRY(as_device ? secure->begin(forth, back, deadline_ns)
-                         : secure->begin(back, forth, deadline_ns));
+  OUTRIDER_TRY(as_device ? secure->begin(forth, back, shake) : secure->begin(back, forth, shake));
   return std::unique_ptr<Transport>(std::move(secure));
 }
 
-// Records are not cut to a grid; a medium that has one is a cable nobody else reaches.
+// What a grid may be, so that whole records fit.
 Result<void> check_grid(const Transport& inner) {
-  if (inner.facts().pad_grid_bytes <= 1) return {};
-  return make_error(Code::kFailed, "security: no key is used on %s: leave key_file away",
-                    kind_name(inner.facts().kind));
+  const uint32_t grid = inner.facts().pad_grid_bytes;
+  if (std::has_single_bit(grid) && grid <= size_t{1} << kMostGridLog2) return {};
+  return make_error(Code::kUnsupported,
+                    "security: a grid of %u bytes on %s; allowed are powers of two up to %u", grid,
+                    kind_name(inner.facts().kind), 1u << kMostGridLog2);
 }
 
 }  // namespace
@@ -269,43 +329,42 @@ Result<std::unique_ptr<Transport>> secure_as_device(std::unique_ptr<Transport> i
                                                     const SharedKey& key, int64_t deadline_ns) {
   if (sodium_init() < 0) return refused("libsodium does not start");
   OUTRIDER_TRY(check_grid(*inner));
+  Shake shake(*inner, deadline_ns);
   Offer mine, theirs;
   Secret<Key> secret;
-  make_offer(mine, secret);
+  make_offer(mine, secret, shake.our_grid);
   unsigned char proof[kProofBytes];
-  OUTRIDER_TRY(put(*inner, &mine, sizeof mine, deadline_ns, "before its proof"));
-  OUTRIDER_TRY(get(*inner, &theirs, sizeof theirs, deadline_ns, "before its proof"));
-  if (std::memcmp(theirs.greeting, kGreeting, sizeof kGreeting) != 0)
-    return refused("the host does not speak with a key, but this device has one (key_file)");
-  OUTRIDER_TRY(get(*inner, proof, sizeof proof, deadline_ns, "before its proof"));
+  OUTRIDER_TRY(shake.put(&mine, sizeof mine, "before its proof"));
+  OUTRIDER_TRY(shake.get_offer(
+      theirs, "the host does not speak with a key, but this device has one (key_file)",
+      "before its proof"));
+  OUTRIDER_TRY(shake.get(proof, sizeof proof, "before its proof"));
   if (!proves(key.bytes, kHostRole, mine, theirs, proof))
     return refused("the host has another key");
   authenticate(key.bytes, kDeviceRole, mine, theirs, proof);
-  OUTRIDER_TRY(put(*inner, proof, sizeof proof, deadline_ns, "during our proof"));
-  return begin_stream(std::move(inner), key.bytes, secret, mine, theirs, true, deadline_ns);
+  OUTRIDER_TRY(shake.put(proof, sizeof proof, "during our proof"));
+  return begin_stream(std::move(inner), key.bytes, secret, mine, theirs, true, shake);
 }
 
 Result<std::unique_ptr<Transport>> secure_as_host(std::unique_ptr<Transport> inner,
                                                   const SharedKey& key, int64_t deadline_ns) {
   if (sodium_init() < 0) return refused("libsodium does not start");
   OUTRIDER_TRY(check_grid(*inner));
+  Shake shake(*inner, deadline_ns);
   Offer mine, theirs;
   Secret<Key> secret;
-  make_offer(mine, secret);
+  make_offer(mine, secret, shake.our_grid);
   unsigned char proof[kProofBytes];
-  OUTRIDER_TRY(
-      get(*inner, theirs.greeting, sizeof theirs.greeting, deadline_ns, "at its first word"));
-  if (std::memcmp(theirs.greeting, kGreeting, sizeof kGreeting) != 0)
-    return refused("the device does not speak with a key, but this host has one (key_file)");
-  OUTRIDER_TRY(get(*inner, theirs.nonce, sizeof theirs - sizeof theirs.greeting, deadline_ns,
-                   "at its first word"));
+  OUTRIDER_TRY(shake.get_offer(
+      theirs, "the device does not speak with a key, but this host has one (key_file)",
+      "at its first word"));
   authenticate(key.bytes, kHostRole, theirs, mine, proof);
-  OUTRIDER_TRY(put(*inner, &mine, sizeof mine, deadline_ns, "during our proof"));
-  OUTRIDER_TRY(put(*inner, proof, sizeof proof, deadline_ns, "during our proof"));
-  OUTRIDER_TRY(get(*inner, proof, sizeof proof, deadline_ns, "before its proof"));
+  OUTRIDER_TRY(shake.put(&mine, sizeof mine, "during our proof"));
+  OUTRIDER_TRY(shake.put(proof, sizeof proof, "during our proof"));
+  OUTRIDER_TRY(shake.get(proof, sizeof proof, "before its proof"));
   if (!proves(key.bytes, kDeviceRole, theirs, mine, proof))
     return refused("the device has another key");
-  return begin_stream(std::move(inner), key.bytes, secret, theirs, mine, false, deadline_ns);
+  return begin_stream(std::move(inner), key.bytes, secret, theirs, mine, false, shake);
 }
 
 Result<SharedKey> read_key_file(const std::string& path) {

@@ -9,9 +9,11 @@
 //
 // Proof: HMAC-SHA-512-256 with the shared key over all that was said, with the role in front, so
 // that no answer can be played back or turned around. Stream keys come from the shared key and a
-// fresh X25519 agreement: who learns the key later reads nothing of the past. Records: u32 length,
-// then XChaCha20-Poly1305 (libsodium's secretstream) of at most kRecordBytes; a record that was
-// changed, dropped, doubled or moved ends the stream (Io::kBroken), nothing of it is delivered.
+// fresh X25519 agreement: who learns the key later reads nothing of the past. Records: u16 length,
+// u16 pad, then XChaCha20-Poly1305 (libsodium's secretstream) of at most kRecordBytes, then pad
+// zeros; a record that was changed, dropped, doubled or moved ends the stream (Io::kBroken),
+// nothing of it is delivered. On a medium with a grid (USB) each part of the hand shake and each
+// record is filled up to it; an offer says the grid of its sender. Such a stream has no grid itself.
 #pragma once
 #include <array>
 #include <string>
