@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/log.h"
 #include "base/printable.h"
 
 namespace outrider::link {
@@ -339,10 +340,22 @@ bool Peer::on_store(const wire::Incoming& in) {
       type == wire::type_of<wire::StoreRemove>() && wire::decode(in.body, remove))
     core_->models.close_idle(remove.sha256.view());
   const auto taken = store_->take(in);
+  if (taken && type == wire::type_of<wire::StoreEnd>()) prune_idle();
   work_ended_ns_ = core_->clock.now_ns();
   if (taken || taken.code() == Code::kFailed) return static_cast<bool>(taken);
   ++core_->counters.protocol_errors;
   return end(Cause::kProtocol, taken.error().text);
+}
+
+// A model that is open and has no owner is not in use: it does not stay beyond keep_models.
+void Peer::prune_idle() {
+  const uint32_t keep = core_->store->limits().keep_models;
+  if (keep == 0) return;
+  const auto surplus = core_->store->surplus(keep);
+  if (!surplus || surplus.value().empty()) return;
+  for (const std::string& sha256 : surplus.value()) core_->models.close_idle(sha256);
+  if (auto pruned = core_->store->prune(keep); !pruned)
+    log_line(LogLevel::kWarn, "serve: %s", pruned.error().text);
 }
 
 // ---- telemetry: after every frame that is here

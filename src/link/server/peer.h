@@ -89,6 +89,7 @@ class Peer final : private wire::PayloadPlace {
   bool on_read(const wire::Incoming& in);
   bool on_prepare(const wire::Incoming& in);
   bool on_store(const wire::Incoming& in);
+  void prune_idle();
   bool on_telemetry(const wire::Incoming& in);
   bool send_telemetry(const wire::Header& asked, uint32_t return_bytes);
   bool send_status(uint64_t request_id);

@@ -162,6 +162,18 @@ Result<size_t> Store::prune(size_t keep_models) {
   return state_->prune_locked(keep_models);
 }
 
+Result<std::vector<std::string>> Store::surplus(size_t keep_models) const {
+  auto entries = list();
+  if (!entries) return entries.error();
+  std::vector<std::string> out;
+  size_t n_models = 0;
+  for (const Entry& entry : entries.value())
+    if (entry.state != EntryState::kPartial && entry.state != EntryState::kDamaged &&
+        entry.info.role == Role::kModel && ++n_models > keep_models && entry.in_use)
+      out.push_back(entry.info.sha256);
+  return out;
+}
+
 void wait_settled(Files& files, const FileInfo& file) {
   // When its clock is odd we go on: what is found is then not remembered.
   for (int64_t waited_ns = 0; waited_ns < kSettleWaitNs; waited_ns += kSettlePauseNs) {

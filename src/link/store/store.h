@@ -98,6 +98,8 @@ class Store {
   // Keeps the n last used models and what they need; those in use stay and count. Companions that
   // no model needs go once they are older than Limits::stale_ns. Returns the number removed.
   Result<size_t> prune(size_t keep_models);
+  // sha256 of the models that prune(keep_models) would remove if nobody had them open.
+  Result<std::vector<std::string>> surplus(size_t keep_models) const;
 
   // Deletes what a loss of power left half deleted and stale partials. open and begin_upload do it.
   Result<void> clean();
