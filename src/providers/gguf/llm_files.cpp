@@ -19,21 +19,23 @@ SharedByKey<LlmModel>& shared_models() {
 }
 
 Result<std::shared_ptr<const LlmFiles>> load(GgufFile file, const std::string& cache_dir) {
-  auto config = read_llm_config(file);
-  if (!config) return config.error();
+  // All of it, so that no size is believed that the tensors do not have.
+  auto weights = read_llm_weights(file);
+  if (!weights) return weights.error();
+  const LlmConfig config = weights.value().config;
   auto tokenizer = LanguageTokenizer::from_gguf(file);
   if (!tokenizer) return tokenizer.error();
   const int64_t n_pieces = tokenizer.value().n_pieces();
-  if (n_pieces > config.value().vocab)
+  if (n_pieces > config.vocab)
     return make_error(
         Code::kNotFound,
         "%.300s: tokenizer.ggml.tokens has %lld pieces, but token_embd.weight has %lld rows",
         file.path().c_str(), static_cast<long long>(n_pieces),
-        static_cast<long long>(config.value().vocab));
+        static_cast<long long>(config.vocab));
   auto digest = file_digest(file.file(), cache_dir);
   if (!digest) return digest.error();
   return std::make_shared<const LlmFiles>(
-      LlmFiles{std::move(file), config.value(), std::move(tokenizer.value()), digest.value().sha256,
+      LlmFiles{std::move(file), config, std::move(tokenizer.value()), digest.value().sha256,
                digest.value().remembered});
 }
 

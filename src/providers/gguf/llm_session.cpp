@@ -117,7 +117,7 @@ Code LlmSession::stage_prompt(std::string_view text) noexcept {
   if (text.empty())
     return fail(Code::kInvalid, "prompt: 0 bytes, wanted UTF-8 text of at least one");
   if (text.size() > max_prompt_bytes())
-    return fail(Code::kInvalid,
+    return fail(Code::kShape,
                 "prompt: %zu bytes, a context of %lld tokens takes at most %zu; raise n_ctx or cut "
                 "the prompt",
                 text.size(), static_cast<long long>(config_.context()), max_prompt_bytes());

@@ -35,21 +35,20 @@ class LlmSession {
   static Result<std::unique_ptr<LlmSession>> open(const LlmOpenConfig& config,
                                                   std::shared_ptr<const LlmFiles> files);
 
-  // ---- inputs
-  // ------------------------------------------------------------------------------------ [hot] The
-  // next prefill reads this; whatever was staged before is gone, also on failure. A prompt gets BOS
-  // and EOS as the vocabulary says, and special pieces written out in it are those pieces. Errors:
-  // kInvalid (empty, too long, not UTF-8; an id outside the vocabulary), kFailed (tokenizer).
+  // ---- inputs ----
+  // [hot] The next prefill reads this; whatever was staged before is gone, also on failure. A
+  // prompt gets BOS and EOS as the vocabulary says, and special pieces written out in it are those
+  // pieces. Errors: kInvalid (empty, not UTF-8; an id outside the vocabulary), kShape (too long),
+  // kFailed (tokenizer).
   Code stage_prompt(std::string_view text) noexcept;
   Code stage_ids(std::span<const std::byte> ids) noexcept;  // i32 values at any address
   // [hot] No output is ready and the session is over.
   void drop_outputs() noexcept;
   void drop_input() noexcept { staged_ = false; }
 
-  // ---- runs
-  // -------------------------------------------------------------------------------------- [hot]
-  // Errors of all three: kFailed when cancelled, when a logit is not finite or the session is in no
-  // state for it; the reason is in error().
+  // ---- runs ----
+  // [hot] Errors of all three: kFailed when cancelled, when a logit is not finite or the session is
+  // in no state for it; the reason is in error().
   //
   // Reads what is staged into a fresh session. Errors: kInvalid (nothing staged), kShape (more
   // tokens than the context holds; nothing was computed).
@@ -63,8 +62,7 @@ class LlmSession {
   // [any] See outrider/ext/cancel.h.
   void cancel(bool on) noexcept { cancel_.store(on, std::memory_order_relaxed); }
 
-  // ---- outputs
-  // -----------------------------------------------------------------------------------
+  // ---- outputs ----
   bool token_ready() const { return token_ready_; }
   int32_t next_token() const { return token_; }
   bool is_eog() const { return eog_; }
