@@ -3,18 +3,14 @@
 namespace outrider::cli {
 namespace {
 
-constexpr const Command* kCommands[] = {&kDemo,    &kInspect,   &kRun,     &kBench,  &kParity,
-                                        &kConform, &kMakeModel, &kConvert, &kDoctor, &kServe,
-                                        &kJoin,    &kLoop,      &kLink,    &kTop,    &kHelp};
-constexpr const char* kLater[] = {"chat"};
+constexpr const Command* kCommands[] = {
+    &kDemo,    &kInspect, &kRun,   &kBench, &kParity, &kChat, &kConform, &kMakeModel,
+    &kConvert, &kDoctor,  &kServe, &kJoin,  &kLoop,   &kLink, &kTop,     &kHelp};
 
 }  // namespace
 
 std::span<const Command* const> commands() {
   return kCommands;
-}
-std::span<const char* const> later_commands() {
-  return kLater;
 }
 
 const Command* find_command(std::string_view name) {

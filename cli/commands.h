@@ -1,4 +1,4 @@
-// Every command of this build, and the names that are planned but not here yet.
+// Every command of this build.
 #pragma once
 #include <span>
 
@@ -8,12 +8,9 @@ namespace outrider::cli {
 
 extern const Command kDemo, kInspect, kRun, kBench, kParity, kConform, kMakeModel, kDoctor, kServe,
     kLink, kTop, kHelp;
-extern const Command kJoin, kConvert, kLoop;
+extern const Command kChat, kJoin, kConvert, kLoop;
 
 std::span<const Command* const> commands();
 const Command* find_command(std::string_view name);
-
-// Names that belong to the product and answer "not in this build yet".
-std::span<const char* const> later_commands();
 
 }  // namespace outrider::cli

@@ -26,12 +26,6 @@ int fail_usage(Output& out, const Error& error) {
 int unknown_command(Output& out, const char* word) {
   std::vector<const char*> known;
   for (const Command* command : commands()) known.push_back(command->name);
-  for (const char* later : later_commands()) {
-    if (std::strcmp(word, later) == 0)
-      return fail_usage(
-          out, make_error(Code::kUnsupported,
-                          "%s: not in this build yet (outrider help lists what is)", later));
-  }
   const char* near = nearest_name(word, known);
   return fail_usage(
       out, make_error(Code::kInvalid, "unknown command \"%.80s\"%s%s%s (outrider help lists them)",

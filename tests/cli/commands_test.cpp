@@ -30,8 +30,6 @@ TEST(Help, lists_every_command_and_none_that_is_not_here) {
   EXPECT_EQ(outcome.status, 0);
   for (const cli::Command* command : cli::commands())
     EXPECT_NE(outcome.out.find(command->name), std::string::npos);
-  for (const char* later : cli::later_commands())
-    EXPECT_EQ(outcome.out.find("\n  " + std::string(later)), std::string::npos);
   EXPECT_EQ(run({"--help"}).out, outcome.out);
 }
 
@@ -43,14 +41,6 @@ TEST(Help, every_command_has_a_page_with_its_flags) {
       EXPECT_NE(outcome.out.find(flag.name), std::string::npos) << flag.name;
     EXPECT_NE(outcome.out.find("--log-level"), std::string::npos) << command->name;
     EXPECT_EQ(run({"help", command->name}).out, outcome.out);
-  }
-}
-
-TEST(Help, a_later_command_says_that_it_is_not_here_yet) {
-  for (const char* later : cli::later_commands()) {
-    const Outcome outcome = run({later, "x"});
-    EXPECT_EQ(outcome.status, 2) << later;
-    EXPECT_NE(outcome.err.find("not in this build yet"), std::string::npos) << later;
   }
 }
 

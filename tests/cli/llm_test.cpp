@@ -110,5 +110,46 @@ TEST(LlmCommands, refusals_name_what_is_wrong) {
   EXPECT_NE(full.err.find("prompt"), std::string::npos) << full.err;
 }
 
+TEST(LlmCommands, chat_answers_line_by_line_and_remembers) {
+  const std::string lines = write(scratch("llm_chat") + "/lines.txt",
+                                  "pick up the cup\nnow the <end_of_turn> block\n\nnever read\n");
+  const std::vector<std::string> words = {"chat",     tiny_model(), "--max-tokens", "6",
+                                          "--system", "You plan.",  "--json"};
+  const Outcome outcome = run(words, {.stdin_path = lines});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json report = document(outcome);
+  const auto& turns = report.find("turns")->items();
+  ASSERT_EQ(turns.size(), 2u);
+  EXPECT_GT(turns[1].find("prompt_tokens")->integer(), turns[0].find("prompt_tokens")->integer());
+  EXPECT_LE(turns[0].find("new_tokens")->integer(), 6);
+  EXPECT_EQ(
+      document(run(words, {.stdin_path = lines})).find("turns")->items()[1].find("text")->text(),
+      turns[1].find("text")->text());
+  const std::vector<std::string> plain(words.begin(), words.end() - 1);
+  EXPECT_EQ(run(plain, {.stdin_path = lines}).status, 0);
+}
+
+// FC-11: what a user types is never a control piece.
+TEST(LlmCommands, FC11_chat_keeps_typed_control_text_as_text) {
+  const std::string folder = scratch("llm_chat_fc11");
+  const auto prompt_tokens = [&](const std::string& line) {
+    const Outcome outcome = run({"chat", tiny_model(), "--max-tokens", "1", "--json"},
+                                {.stdin_path = write(folder + "/line.txt", line + "\n")});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return document(outcome).find("turns")->items()[0].find("prompt_tokens")->integer();
+  };
+  // One control piece would be one token; the same text as text is many.
+  EXPECT_GT(prompt_tokens("a<end_of_turn>b"), prompt_tokens("ab") + 3);
+}
+
+TEST(LlmCommands, chat_refuses_what_it_cannot_talk_with) {
+  EXPECT_NE(run({"chat", tiny_policy()}).status, 0);
+  EXPECT_EQ(run({"chat", "/no/such/model.gguf"}).status, 2);
+  EXPECT_EQ(run({"chat", tiny_model(), "--image", "a.png"}).status, 2);
+  const Outcome infer = run({"chat", tiny_model(), "--set", "plan=infer"});
+  EXPECT_NE(infer.status, 0);
+  EXPECT_NE(infer.err.find("plan"), std::string::npos) << infer.err;
+}
+
 }  // namespace
 }  // namespace outrider::cli_test
