@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "link/client/device.h"
+#include "link/secure/secure.h"
 #include "link/server/server.h"
 #include "link/transport/transport.h"
 #include "link/transport/usb/ffs_port.h"
@@ -232,11 +233,23 @@ TEST_F(UsbGuest, FC41_another_gadgets_controller_is_refused_and_named) {
 
 // ---- the whole link over the cable: server there, device here, one runtime
 
+SharedKey key_of_guest() {
+  SharedKey key;
+  key.bytes.fill(42);
+  return key;
+}
+
 class UsbDialer final : public Dialer {
  public:
+  explicit UsbDialer(bool with_key) : with_key_(with_key) {}
   Result<std::unique_ptr<Transport>> dial(int64_t deadline_ns) override {
-    return connect_transport(parse_endpoint("usb:GUEST1").value(), deadline_ns);
+    auto plain = connect_transport(parse_endpoint("usb:GUEST1").value(), deadline_ns);
+    if (!plain || !with_key_) return plain;
+    return secure_as_device(std::move(plain.value()), key_of_guest(), deadline_ns);
   }
+
+ private:
+  const bool with_key_;
 };
 
 // Images, prompt and state of tick `n`, as a robot would have them.
@@ -262,7 +275,7 @@ struct Inputs {
   std::vector<float> state;
 };
 
-TEST_F(UsbGuest, a_runtime_is_served_over_the_cable_byte_for_byte) {
+void serve_and_tick(bool with_key) {
   const MonotonicClock clock;
   ProviderSource source(
       "/data/provider_fake.so",
@@ -272,7 +285,11 @@ TEST_F(UsbGuest, a_runtime_is_served_over_the_cable_byte_for_byte) {
   ASSERT_TRUE(local) << local.error().text;
   ServerOptions options;
   options.listen = {"usb:"};
-  options.plaintext = true;
+  options.plaintext = !with_key;
+  if (with_key)
+    options.secure = [](std::unique_ptr<Transport> plain, int64_t deadline_ns) {
+      return secure_as_host(std::move(plain), key_of_guest(), deadline_ns);
+    };
   auto models = std::make_unique<Models>(options.models, clock);
   ASSERT_TRUE(models->add("default", std::make_unique<ProviderSource>(source), true));
   auto server = Server::start(options, std::move(models), clock);
@@ -282,7 +299,7 @@ TEST_F(UsbGuest, a_runtime_is_served_over_the_cable_byte_for_byte) {
   config.connect_ns = 15 * kSecond;
   config.deadline_ns = 5 * kSecond;
   config.name.client_id = 7;
-  auto remote = Device::open(config, std::make_unique<UsbDialer>(), clock);
+  auto remote = Device::open(config, std::make_unique<UsbDialer>(with_key), clock);
   ASSERT_TRUE(remote) << remote.error().text;
   std::vector<float> here(50 * 32), there(50 * 32);
   constexpr uint32_t kTicks = 60;
@@ -315,9 +332,16 @@ TEST_F(UsbGuest, a_runtime_is_served_over_the_cable_byte_for_byte) {
     ASSERT_EQ(here, there) << tick;
     remote.value()->upkeep();
   }
-  std::printf("%u ticks of two pictures up, a chunk down, one unplugging: %.0f ms\n", kTicks,
-              double(now_ns() - start_ns) * 1e-6);
+  std::printf("%u ticks of two pictures up, a chunk down, one unplugging%s: %.0f ms\n", kTicks,
+              with_key ? ", encrypted" : "", double(now_ns() - start_ns) * 1e-6);
   EXPECT_EQ(remote.value()->counters().reconnects, 1);
+}
+
+TEST_F(UsbGuest, a_runtime_is_served_over_the_cable_byte_for_byte) {
+  serve_and_tick(false);
+}
+TEST_F(UsbGuest, a_runtime_is_served_with_a_key_over_the_cable_byte_for_byte) {
+  serve_and_tick(true);
 }
 
 // The gadget in an owner's hands: ep0 and the bus attribute travel to each borrower, and what was
