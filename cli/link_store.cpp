@@ -37,9 +37,9 @@ class PushTeller {
     if (&file != file_ || stage != stage_) estimate_ = {};
     file_ = &file;
     stage_ = stage;
-    estimate_.add({store::Stage::kReceive, n_done, file.map.size()}, link_clock().now_ns());
+    estimate_.add({store::Stage::kReceive, n_done, file.bytes.size()}, link_clock().now_ns());
     std::string line = fmt::format("link push: {}: {} {:.0f} of {:.0f} MB", file.name, stage,
-                                   mb_of(n_done), mb_of(file.map.size()));
+                                   mb_of(n_done), mb_of(file.bytes.size()));
     if (estimate_.bytes_per_s() > 0)
       line += fmt::format(", {:.1f} MB/s", estimate_.bytes_per_s() * 1e-6);
     if (const double left_s = estimate_.left_s(); left_s > 0)
@@ -59,7 +59,7 @@ Report file_report(const PushedFile& file) {
           {"name", file.name},
           {"role", store::role_name(file.role)},
           {"sha256", file.sha256},
-          {"bytes", file.map.size()},
+          {"bytes", file.bytes.size()},
           {"was_there", file.was_there},
           {"resumed_at", file.resumed_at},
           {"sent_bytes", file.sent_bytes}};
@@ -69,7 +69,7 @@ void tell_pushed(Output& out, const PushPlan& plan, int n_connections, double se
   Report files = Report::array();
   for (const PushedFile& file : plan.files) {
     files.push_back(file_report(file));
-    out.text("{}  {}  {} bytes, {}\n", file.sha256, file.name, file.map.size(),
+    out.text("{}  {}  {} bytes, {}\n", file.sha256, file.name, file.bytes.size(),
              file.was_there        ? "was there"
              : file.resumed_at > 0 ? fmt::format("went on at byte {}", file.resumed_at)
                                    : "sent");

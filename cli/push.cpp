@@ -1,7 +1,12 @@
 #include "cli/push.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -24,9 +29,14 @@ constexpr size_t kHashBytes = size_t{4} << 20;
 
 enum class Kind : uint8_t { kPolicy, kVision, kOther };
 
-Result<Kind> kind_of(const MappedFile& map) {
-  if (map.size() < 4 || std::memcmp(map.bytes().data(), "GGUF", 4) != 0) return Kind::kOther;
-  auto file = GgufFile::open(map.path().c_str());
+Result<Kind> kind_of(const std::string& path) {
+  auto bytes = FileBytes::open(path);
+  if (!bytes) return bytes.error();
+  if (bytes.value().size() < 4) return Kind::kOther;
+  auto magic = bytes.value().read(0, 4);
+  if (!magic) return magic.error();
+  if (std::memcmp(magic.value().data(), "GGUF", 4) != 0) return Kind::kOther;
+  auto file = GgufFile::open(path.c_str());
   if (!file) return file.error();
   return is_pi_policy(file.value())   ? Kind::kPolicy
          : is_pi_vision(file.value()) ? Kind::kVision
@@ -35,16 +45,16 @@ Result<Kind> kind_of(const MappedFile& map) {
 
 Result<void> add_file(PushPlan& plan, const std::string& path, const std::string& name,
                       store::Role role) {
-  auto map = MappedFile::open(path.c_str());
-  if (!map) return map.error();
-  if (map.value().size() == 0)
+  auto bytes = FileBytes::open(path);
+  if (!bytes) return bytes.error();
+  if (bytes.value().size() == 0)
     return make_error(Code::kInvalid, "%s: 0 bytes, a file to push has 1 or more",
                       shown(path, 300).c_str());
   PushedFile file;
   file.path = path;
   file.name = name.empty() ? std::filesystem::path(path).filename().string() : name;
   file.role = role;
-  file.map = std::move(map.value());
+  file.bytes = std::move(bytes.value());
   plan.files.push_back(std::move(file));
   return {};
 }
@@ -97,7 +107,7 @@ class Pusher {
     link::PushLimits limits;
     limits.silence_ns = std::min(limits.silence_ns, timeout_ns_);
     limits.stall_ns = std::min(limits.stall_ns, timeout_ns_);
-    auto pushed = push_file(client, what, file.map.bytes(), limits, clock_,
+    auto pushed = push_file(client, what, file.bytes, limits, clock_,
                             [&](const store::Progress& progress) { return on_progress(progress); });
     if (pushed) {
       file.resumed_at = pushed.value().resumed_at;
@@ -153,12 +163,65 @@ class Pusher {
 
 }  // namespace
 
+// ---- files -------------------------------------------------------------------------------------
+
+Result<FileBytes> FileBytes::open(const std::string& path) {
+  // A pipe without a writer would wait for one.
+  FileBytes out;
+  out.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (out.fd_ < 0)
+    return make_error(Code::kNotFound, "cannot open \"%s\": %s", shown(path, 300).c_str(),
+                      std::strerror(errno));
+  struct stat info = {};
+  if (::fstat(out.fd_, &info) != 0 || !S_ISREG(info.st_mode))
+    return make_error(Code::kNotFound, "cannot open \"%s\": %s", shown(path, 300).c_str(),
+                      S_ISDIR(info.st_mode) ? "is a folder" : "is no regular file");
+  out.size_ = static_cast<uint64_t>(info.st_size);
+  out.path_ = path;
+  return out;
+}
+
+FileBytes::FileBytes(FileBytes&& other) noexcept {
+  *this = std::move(other);
+}
+
+FileBytes& FileBytes::operator=(FileBytes&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  std::swap(path_, other.path_);
+  std::swap(buffer_, other.buffer_);
+  return *this;
+}
+
+FileBytes::~FileBytes() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<std::span<const std::byte>> FileBytes::read(uint64_t at, size_t n) {
+  buffer_.resize(std::max(buffer_.size(), n));
+  for (size_t have = 0; have < n;) {
+    const ssize_t got =
+        ::pread(fd_, buffer_.data() + have, n - have, static_cast<off_t>(at + have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      return make_error(Code::kFailed, "%s: byte %llu cannot be read: %s",
+                        shown(path_, 200).c_str(), static_cast<unsigned long long>(at + have),
+                        std::strerror(errno));
+    if (got == 0)
+      return make_error(Code::kFailed,
+                        "%s: it had %llu bytes and ends at byte %llu now; push it again when "
+                        "nobody writes to it",
+                        shown(path_, 200).c_str(), static_cast<unsigned long long>(size_),
+                        static_cast<unsigned long long>(at + have));
+    have += static_cast<size_t>(got);
+  }
+  return std::span<const std::byte>(buffer_).first(n);
+}
+
 Result<PushPlan> plan_push(const std::string& path, const std::string& vision,
                            const std::string& name) {
   PushPlan plan;
-  auto map = MappedFile::open(path.c_str());
-  if (!map) return map.error();
-  auto kind = kind_of(map.value());
+  auto kind = kind_of(path);
   if (!kind) return kind.error();
   if (kind.value() != Kind::kPolicy && !vision.empty())
     return make_error(Code::kInvalid,
@@ -179,10 +242,11 @@ Result<PushPlan> plan_push(const std::string& path, const std::string& vision,
 Result<void> hash_files(PushPlan& plan, const TellPush& tell) {
   for (PushedFile& file : plan.files) {
     Sha256 sum;
-    const auto bytes = file.map.bytes();
-    for (size_t at = 0; at < bytes.size(); at += kHashBytes) {
+    for (uint64_t at = 0; at < file.bytes.size(); at += kHashBytes) {
       tell(file, "hash", at);
-      sum.add(bytes.subspan(at, std::min(kHashBytes, bytes.size() - at)));
+      auto part = file.bytes.read(at, std::min<uint64_t>(kHashBytes, file.bytes.size() - at));
+      if (!part) return part.error();
+      sum.add(part.value());
     }
     auto hex = sum.hex();
     if (!hex) return hex.error();

@@ -5,18 +5,37 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/mapped_file.h"
 #include "base/result.h"
 #include "link/client/connection.h"
+#include "link/provision/pusher.h"
 #include "link/store/info.h"
 #include "link/store/progress.h"
 
 namespace outrider::cli {
 
+// A regular file read by pieces, not mapped: somebody may cut it while it is pushed.
+class FileBytes final : public link::PushBytes {
+ public:
+  // Errors: kNotFound (missing, unreadable, no regular file).
+  static Result<FileBytes> open(const std::string& path);
+  FileBytes() = default;
+  FileBytes(FileBytes&& other) noexcept;
+  FileBytes& operator=(FileBytes&& other) noexcept;
+  ~FileBytes();
+  uint64_t size() const override { return size_; }
+  Result<std::span<const std::byte>> read(uint64_t at, size_t n) override;
+
+ private:
+  int fd_ = -1;
+  uint64_t size_ = 0;
+  std::string path_;
+  std::vector<std::byte> buffer_;
+};
+
 struct PushedFile {
   std::string path, name, sha256;
   store::Role role = store::Role::kModel;
-  MappedFile map;
+  FileBytes bytes;
   // Of the connection that brought it to its end:
   uint64_t resumed_at = 0, sent_bytes = 0;
   bool was_there = false;  // published already
@@ -34,7 +53,7 @@ using TellPush = std::function<void(const PushedFile& file, const char* stage, u
 Result<PushPlan> plan_push(const std::string& path, const std::string& vision,
                            const std::string& name);
 
-// [setup] Reads all bytes once for their SHA-256.
+// [setup] Reads all bytes once for their SHA-256. Errors: of FileBytes::read.
 Result<void> hash_files(PushPlan& plan, const TellPush& tell);
 
 struct PushOutcome {

@@ -11,8 +11,8 @@ unsigned long long ull(uint64_t value) {
 
 class Push {
  public:
-  Push(StoreLink& link, const PushFile& file, std::span<const std::byte> bytes,
-       const PushLimits& limits, const Clock& clock, const store::OnProgress& on_progress)
+  Push(StoreLink& link, const PushFile& file, PushBytes& bytes, const PushLimits& limits,
+       const Clock& clock, const store::OnProgress& on_progress)
       : link_(link),
         file_(file),
         bytes_(bytes),
@@ -56,9 +56,9 @@ class Push {
   // Names the stage and the byte of a lost connection.
   Result<void> told(const Result<void>& outcome) const {
     if (outcome) return {};
-    return make_error(outcome.code(), "link: %s in %s at byte %llu of %zu: %s",
+    return make_error(outcome.code(), "link: %s in %s at byte %llu of %llu: %s",
                       outcome.code() == Code::kNotReady ? "timeout" : "lost", stage_, ull(at_),
-                      bytes_.size(), outcome.error().text);
+                      ull(bytes_.size()), outcome.error().text);
   }
 
   Result<void> take_state() {
@@ -70,13 +70,13 @@ class Push {
                         static_cast<int>(state_.text.n_bytes), state_.text.bytes.data());
     const bool believable = state_.next_offset <= bytes_.size() && state_.stage <= 2;
     if (!believable)
-      return make_error(Code::kInvalid, "link: the host wants byte %llu of a file of %zu",
-                        ull(state_.next_offset), bytes_.size());
+      return make_error(Code::kInvalid, "link: the host wants byte %llu of a file of %llu",
+                        ull(state_.next_offset), ull(bytes_.size()));
     OUTRIDER_TRY(check_progress());
     const auto stage = static_cast<store::Stage>(state_.stage);
     if (on_progress_ && !on_progress_({stage, state_.n_done, state_.n_total}))
-      return make_error(Code::kNotReady, "link: given up in %s at byte %llu of %zu", stage_,
-                        ull(at_), bytes_.size());
+      return make_error(Code::kNotReady, "link: given up in %s at byte %llu of %llu", stage_,
+                        ull(at_), ull(bytes_.size()));
     return {};
   }
 
@@ -90,8 +90,8 @@ class Push {
       moved_ns_ = now_ns;
     }
     if (now_ns - moved_ns_ < limits_.stall_ns) return {};
-    return make_error(Code::kNotReady, "link: stalled in %s at byte %llu of %zu for %lld ms",
-                      stage_, ull(at_), bytes_.size(),
+    return make_error(Code::kNotReady, "link: stalled in %s at byte %llu of %llu for %lld ms",
+                      stage_, ull(at_), ull(bytes_.size()),
                       static_cast<long long>((now_ns - moved_ns_) / 1'000'000));
   }
 
@@ -113,8 +113,9 @@ class Push {
         OUTRIDER_TRY(take_state());
         continue;
       }
-      const auto piece = bytes_.subspan(at_, n);
-      OUTRIDER_TRY(told(link_.send(wire::StoreChunk{at_}, piece, deadline())));
+      auto piece = bytes_.read(at_, n);
+      if (!piece) return piece.error();
+      OUTRIDER_TRY(told(link_.send(wire::StoreChunk{at_}, piece.value(), deadline())));
       at_ += n;
     }
     while (state_.next_offset < bytes_.size()) OUTRIDER_TRY(take_state());
@@ -123,7 +124,7 @@ class Push {
 
   StoreLink& link_;
   const PushFile& file_;
-  const std::span<const std::byte> bytes_;
+  PushBytes& bytes_;
   const PushLimits& limits_;
   const Clock& clock_;
   const store::OnProgress& on_progress_;
@@ -136,7 +137,7 @@ class Push {
 
 }  // namespace
 
-Result<Pushed> push_file(StoreLink& link, const PushFile& file, std::span<const std::byte> bytes,
+Result<Pushed> push_file(StoreLink& link, const PushFile& file, PushBytes& bytes,
                          const PushLimits& limits, const Clock& clock,
                          const store::OnProgress& on_progress) {
   return Push(link, file, bytes, limits, clock, on_progress).run();

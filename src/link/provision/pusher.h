@@ -34,6 +34,31 @@ class StoreLink {
   ~StoreLink() = default;
 };
 
+// What is pushed, read piece by piece: a file that changes meanwhile is an error, not a fault of
+// the process.
+class PushBytes {
+ public:
+  virtual uint64_t size() const = 0;
+  // n bytes from `at` on, valid until the next call. Errors: kFailed (cannot be read, or shorter
+  // than it was).
+  virtual Result<std::span<const std::byte>> read(uint64_t at, size_t n) = 0;
+
+ protected:
+  ~PushBytes() = default;
+};
+
+class MemoryBytes final : public PushBytes {
+ public:
+  explicit MemoryBytes(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  uint64_t size() const override { return bytes_.size(); }
+  Result<std::span<const std::byte>> read(uint64_t at, size_t n) override {
+    return bytes_.subspan(at, n);
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
 struct PushFile {
   std::string sha256;  // of all bytes
   std::string name;
@@ -54,8 +79,8 @@ struct Pushed {
 };
 
 // Errors: the host's own (its code and text), or those of the link with the byte at which it was
-// lost: "link: timeout in upload at byte N of M". `on_progress` false: kNotReady.
-Result<Pushed> push_file(StoreLink& link, const PushFile& file, std::span<const std::byte> bytes,
+// lost: "link: timeout in upload at byte N of M", or of `bytes`. `on_progress` false: kNotReady.
+Result<Pushed> push_file(StoreLink& link, const PushFile& file, PushBytes& bytes,
                          const PushLimits& limits, const Clock& clock,
                          const store::OnProgress& on_progress = {});
 

@@ -125,8 +125,8 @@ struct Provision : ::testing::Test {
             model.info.companions};
   }
   Result<Pushed> push(Wire& wire, const Model& model, const store::OnProgress& on_progress = {}) {
-    return push_file(wire, file_of(model), store::bytes_of(model.bytes), limits, clock,
-                     on_progress);
+    MemoryBytes bytes(store::bytes_of(model.bytes));
+    return push_file(wire, file_of(model), bytes, limits, clock, on_progress);
   }
   std::string stored(const Model& model) { return files.content(model.info.sha256 + "/data"); }
 };
