@@ -52,7 +52,7 @@ std::string overview() {
 constexpr const char* kIntroduction = R"(# The wire
 
 What travels between `provider_link.so` on a device and `outrider serve` on a host. This page is made from the tables
-in `src/link/wire/messages.h` and `src/link/wire/header.h`; a test compares it.
+in `src/link/wire/`; a test compares it.
 
 Bytes are little endian, fixed width, without padding between fields. A text is a u16 length and its bytes. A list is
 a u16 count and, for each record, a u16 length and the fields of the record. An enumeration of the ABI travels as its
