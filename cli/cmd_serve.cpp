@@ -23,8 +23,9 @@ namespace {
 
 constexpr Flag kFlags[] = {
     {"--listen", "ENDPOINT", nullptr,
-     "Where devices reach this host: tcp://HOST:PORT or loopback:NAME; replaces what CONFIG says. "
-     "tcp://127.0.0.1:5610 when nothing is said.",
+     "Where devices reach this host: tcp://HOST:PORT, usb:SERIAL (usb: for the only device there "
+     "is) or loopback:NAME (this process alone); replaces what CONFIG says. tcp://127.0.0.1:5610 "
+     "when nothing is said.",
      parse_text, true},
     {"--key-file", "F", nullptr,
      "Shared key of 32 bytes or more: devices must have it, and everything is encrypted.",
@@ -150,13 +151,14 @@ int run(Context& context) {
   if (!config) return context.fail(config.error());
   link::usb::register_usb_host();
   link::ServerOptions options;
-  options.listen = config.value().listen;
+  options.listen = config.value().text.listen;
   if (context.args.given("--listen")) options.listen = context.args.all("--listen");
-  options.max_peers = static_cast<uint32_t>(config.value().max_peers);
-  options.models.max_instances = static_cast<uint32_t>(config.value().max_instances);
-  options.models.memory_budget_bytes = static_cast<uint64_t>(config.value().memory_budget_mb) << 20;
+  options.max_peers = static_cast<uint32_t>(config.value().text.max_peers);
+  options.models.max_instances = static_cast<uint32_t>(config.value().text.max_instances);
+  options.models.memory_budget_bytes = static_cast<uint64_t>(config.value().text.memory_budget_mb)
+                                       << 20;
   options.plaintext = context.args.given("--plaintext");
-  std::string key_file = config.value().key_file;
+  std::string key_file = config.value().text.key_file;
   if (context.args.given("--key-file")) key_file = context.args.text("--key-file");
   if (!key_file.empty()) {
     if (options.plaintext)
@@ -173,8 +175,9 @@ int run(Context& context) {
   if (context.args.given("--power-off-file"))
     if (auto ready = accept_power_off(context.args.text("--power-off-file"), options); !ready)
       return context.fail(ready.error());
-  if (context.args.given("--store")) config.value().store.folder = context.args.text("--store");
-  auto store = open_store(config.value().store);
+  if (context.args.given("--store"))
+    config.value().text.store.folder = context.args.text("--store");
+  auto store = open_store(config.value().text.store);
   if (!store) return context.fail(store.error());
   options.store = store.value();
   auto models = open_models(config.value(), context.out, kClock, options.models);

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "cli/config.h"
+#include "cli/service_text.h"
 
 namespace outrider::cli {
 
@@ -14,19 +15,9 @@ struct ServedModel {
   Resolved resolved;
 };
 
-// Where models are kept that devices push. folder "": nowhere.
-struct StoreConfig {
-  std::string folder;
-  int64_t reserve_mb = 256;  // left free on the disk
-  int64_t keep_last = 0;     // models kept after each upload, those in use and more; 0: all
-};
-
 struct ServiceConfig {
-  std::vector<std::string> listen;
-  std::vector<ServedModel> models;
-  int64_t memory_budget_mb = 0, max_instances = 4, max_peers = 32;
-  std::string key_file;
-  StoreConfig store;
+  ServiceText text;
+  std::vector<ServedModel> models;  // those of text.models
 };
 
 // [setup] Strict: an unknown key is refused with its line and the nearest known name; a value out
