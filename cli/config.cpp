@@ -345,27 +345,6 @@ Result<Resolved> derive_text(const GgufFile& file, const std::string& path, cons
   return checked(std::move(resolved), path, wish);
 }
 
-Result<Resolved> resolve_onnx(const std::string& path, const Wish& wish) {
-  OUTRIDER_TRY(check_there(path));
-  OUTRIDER_TRY(check_nameable(path));
-  auto settings = derive_onnx(path);
-  if (!settings) return settings.error();
-  Resolved resolved;
-  resolved.derived = true;
-  resolved.family = "onnx";
-  resolved.settings = std::move(settings.value());
-  OUTRIDER_TRY(apply_flags(resolved, wish));
-  resolved.json = join_json(resolved.settings);
-  resolved.provider_path = wish.provider;
-  if (wish.provider.empty()) {
-    auto found = host::find_provider("onnx");
-    // A provider that is not installed is a matter of the environment, not of the file.
-    if (!found) return make_error(Code::kInvalid, "%s", found.error().text);
-    resolved.provider_path = found.value();
-  }
-  return checked(std::move(resolved), path, wish);
-}
-
 Result<Resolved> resolve_gguf(const std::string& path, const Wish& wish) {
   OUTRIDER_TRY(check_there(path));
   auto file = GgufFile::open(path.c_str());
@@ -474,6 +453,27 @@ Result<std::string> find_vision_file(const std::string& policy_path) {
       Code::kInvalid,
       "%s: %zu vision files could belong to it: %s; give a configuration with mmproj_path",
       policy_path.c_str(), candidates.size(), list.c_str());
+}
+
+Result<Resolved> resolve_onnx(const std::string& path, const Wish& wish) {
+  OUTRIDER_TRY(check_there(path));
+  OUTRIDER_TRY(check_nameable(path));
+  auto settings = derive_onnx(path);
+  if (!settings) return settings.error();
+  Resolved resolved;
+  resolved.derived = true;
+  resolved.family = "onnx";
+  resolved.settings = std::move(settings.value());
+  OUTRIDER_TRY(apply_flags(resolved, wish));
+  resolved.json = join_json(resolved.settings);
+  resolved.provider_path = wish.provider;
+  if (wish.provider.empty()) {
+    auto found = host::find_provider("onnx");
+    // A provider that is not installed is a matter of the environment, not of the file.
+    if (!found) return make_error(Code::kInvalid, "%s", found.error().text);
+    resolved.provider_path = found.value();
+  }
+  return checked(std::move(resolved), path, wish);
 }
 
 Result<Resolved> resolve(const std::string& path, const Wish& wish) {

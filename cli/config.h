@@ -48,6 +48,9 @@ struct Resolved {
 // or a backend this build does not have).
 Result<Resolved> resolve(const std::string& path, const Wish& wish);
 
+// [setup] The same for an ONNX file of any name.
+Result<Resolved> resolve_onnx(const std::string& path, const Wish& wish);
+
 // The vision file beside a policy file: STEM-mmproj.gguf, else the one clip file whose name begins
 // like the policy's. Errors: kInvalid listing the candidates when there are none or several.
 Result<std::string> find_vision_file(const std::string& policy_path);

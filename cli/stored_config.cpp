@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "onnx/reader.h"
+
 namespace outrider::cli {
 namespace {
 
@@ -15,19 +17,13 @@ bool is_gguf(const std::string& path) {
   return whole && std::memcmp(magic, "GGUF", sizeof magic) == 0;
 }
 
-}  // namespace
+std::unique_ptr<link::ModelSource> provider_of(Resolved resolved) {
+  return std::make_unique<link::ProviderSource>(std::move(resolved.provider_path),
+                                                std::move(resolved.json));
+}
 
-Result<std::unique_ptr<link::ModelSource>> source_of(const store::Lease& lease, const Wish& wish) {
+Result<std::unique_ptr<link::ModelSource>> policy_of(const store::Lease& lease, Wish own) {
   const store::EntryInfo& info = lease.info();
-  if (!is_gguf(lease.path()))
-    return make_error(Code::kUnsupported,
-                      "store: %.16s (%s) is no model file that this build runs; it runs GGUF "
-                      "policies",
-                      info.sha256.c_str(), shown(info.name, 80).c_str());
-  Wish own = wish;
-  std::erase_if(own.set, [](const auto& entry) {
-    return entry.first == "model_path" || entry.first == "mmproj_path";
-  });
   const std::string* vision = nullptr;
   for (const store::Lease& companion : lease.companions())
     if (companion.info().role == store::Role::kProjector) vision = &companion.path();
@@ -39,8 +35,31 @@ Result<std::unique_ptr<link::ModelSource>> source_of(const store::Lease& lease, 
   own.set.emplace_back("mmproj_path", *vision);
   auto resolved = resolve(lease.path(), own);
   if (!resolved) return resolved.error();
-  return std::unique_ptr<link::ModelSource>(std::make_unique<link::ProviderSource>(
-      std::move(resolved.value().provider_path), std::move(resolved.value().json)));
+  return provider_of(std::move(resolved.value()));
+}
+
+// What the file is, its bytes say: the name it was pushed under is a label.
+Result<std::unique_ptr<link::ModelSource>> graph_of(const store::Lease& lease, const Wish& own) {
+  const store::EntryInfo& info = lease.info();
+  auto model = onnx::read_model_file(lease.path());
+  if (!model)
+    return make_error(Code::kUnsupported,
+                      "store: %.16s (%s) is no model file that this build runs; it runs GGUF "
+                      "policies and ONNX graphs (%.200s)",
+                      info.sha256.c_str(), shown(info.name, 80).c_str(), model.error().text);
+  auto resolved = resolve_onnx(lease.path(), own);
+  if (!resolved) return resolved.error();
+  return provider_of(std::move(resolved.value()));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<link::ModelSource>> source_of(const store::Lease& lease, const Wish& wish) {
+  Wish own = wish;
+  std::erase_if(own.set, [](const auto& entry) {
+    return entry.first == "model_path" || entry.first == "mmproj_path";
+  });
+  return is_gguf(lease.path()) ? policy_of(lease, std::move(own)) : graph_of(lease, own);
 }
 
 }  // namespace outrider::cli

@@ -89,6 +89,74 @@ TEST_F(LinkPush, FC42_many_cuts_in_a_row_lose_nothing) {
   EXPECT_EQ(stored(folder, model), model.bytes);
 }
 
+// The same over an encrypted link: cuts in the hand shake, in records, at their ends.
+TEST_F(LinkPush, FC42_an_encrypted_push_that_is_cut_at_any_byte_ends_in_the_same_file) {
+  const std::string key = key_file(folder);
+  host.server.reset();
+  host.store.reset();
+  Host secret(folder.at("store"), store::small_limits(), no_source, {}, key);
+  CutProxy cable(secret.port());
+  const store::Model model = store::make_model(600'001, 90);
+  const std::string path = write_model(folder, model);
+  uint64_t resumed = 0;
+  const auto push_over = [&](From from, uint64_t at, bool reset) {
+    SCOPED_TRACE("cut after " + std::to_string(at));
+    cable.cut(from, at, reset);
+    Push push = push_path(path, cable.port(), 10'000'000'000, key);
+    if (push.outcome.n_connections == 0)  // cut before the hello: a person starts it again
+      push = push_path(path, cable.port(), 10'000'000'000, key);
+    ASSERT_GOOD(push.result);
+    resumed = std::max(resumed, push.plan.files.at(0).resumed_at);
+    ASSERT_EQ(stored(folder, model), model.bytes);
+    ASSERT_GOOD(secret.store->remove(model.info.sha256));
+  };
+  for (const uint64_t at : {1, 71, 72, 73, 104, 127, 128, 129, 400})
+    push_over(From::kDevice, at, at % 2 == 0);
+  for (const uint64_t at : {1, 104, 128, 300}) push_over(From::kHost, at, at % 2 == 0);
+  for (uint64_t at = 20'000; at < 600'000; at += 82'321) push_over(From::kDevice, at, at % 2 == 0);
+  EXPECT_GE(resumed, 262'144u) << "it goes on where it was";
+  // Without the key, or with another one, nobody gets in.
+  EXPECT_FALSE(push_path(path, secret.port(), 1'000'000'000).result);
+  EXPECT_GOOD(secret.store->list());
+  EXPECT_TRUE(secret.store->list().value().empty());
+}
+
+TEST_F(LinkPush, a_file_that_is_cut_short_meanwhile_is_told_and_ends_nobody) {
+  const store::Model model = store::make_model(9'000'000, 91);
+  const std::string path = write_model(folder, model);
+  const auto shorten = [&](uint64_t n_bytes) { std::filesystem::resize_file(path, n_bytes); };
+  auto plan = cli::plan_push(path, "", "");
+  ASSERT_GOOD(plan);
+  // While it is hashed.
+  bool hashing = false;
+  const auto hashed =
+      cli::hash_files(plan.value(), [&](const cli::PushedFile&, const char*, uint64_t at) {
+        if (at > 0 && !std::exchange(hashing, true)) shorten(5'000'000);
+      });
+  EXPECT_EQ(hashed.code(), Code::kFailed);
+  EXPECT_NE(hashed.error().message().find("ends at byte 5000000 now"), std::string_view::npos)
+      << hashed.error().text;
+  // While it is sent.
+  write_model(folder, model);
+  plan = cli::plan_push(path, "", "");
+  ASSERT_GOOD(plan);
+  const MonotonicClock clock;
+  cli::PushOutcome outcome;
+  // With the host's first word, before a byte of it was sent.
+  const cli::TellPush cut = [&](const cli::PushedFile&, const char* stage, uint64_t) {
+    if (std::string_view(stage) != "hash") shorten(2'000'000);
+  };
+  ASSERT_GOOD(cli::hash_files(plan.value(), cut));
+  auto dialer = cli::make_dialer(tcp(host.port()));
+  ASSERT_GOOD(dialer);
+  const auto pushed =
+      cli::push_files(plan.value(), *dialer.value(), clock, 2'000'000'000, cut, outcome);
+  EXPECT_EQ(pushed.code(), Code::kFailed);
+  EXPECT_NE(pushed.error().message().find("push it again"), std::string_view::npos)
+      << pushed.error().text;
+  EXPECT_FALSE(std::filesystem::exists(folder.at("store/" + model.info.sha256)));
+}
+
 TEST_F(LinkPush, gives_up_when_nothing_moves_for_the_time_that_was_given) {
   const store::Model model = store::make_model(1'200'000, 8);
   const std::string path = write_model(folder, model);

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <random>
 
+#include "../support/shared_data.h"
+#include "cli/npy.h"
 #include "cli/report/png.h"
 #include "cli/scene.h"
 #include "link_support.h"
@@ -250,6 +252,36 @@ TEST_F(LinkProgram, a_policy_that_was_pushed_answers_like_the_file_itself) {
   // Its vision file is needed, and nothing opens it alone.
   const std::string vision = text_at(report.find("files")->items()[0], "sha256");
   EXPECT_EQ(run({"link", "remove", serve.endpoint(), vision}).status, 1);
+}
+
+// The kind of a file is what its bytes say: the label it was pushed under says nothing.
+TEST_F(LinkProgram, an_onnx_policy_that_was_pushed_with_a_key_answers_like_the_file_itself) {
+  OUTRIDER_NEED_SHARED(policy, "data/mujoco_playground_go1_policy.onnx");
+  const std::string key = key_file(folder);
+  const Serve serve(config, 0, {"--threads", "1", "--key-file", key});
+  EXPECT_EQ(run({"link", "push", serve.endpoint(), policy, "--timeout", "2"}).status, 3);
+  const Outcome pushed = run(
+      {"link", "push", serve.endpoint(), policy, "--name", "walk", "--key-file", key, "--json"});
+  ASSERT_EQ(pushed.status, 0) << pushed.err;
+  const std::string sha256 = text_at(document(pushed), "model");
+  const std::string remote =
+      write(folder.at("remote.json"), "{\"model_family\": \"remote\", \"endpoint\": \"" +
+                                          serve.endpoint() + "\", \"model\": \"" + sha256 +
+                                          "\", \"key_file\": \"" + key + "\"}");
+  std::vector<float> obs(48);
+  for (size_t i = 0; i < obs.size(); ++i) obs[i] = 0.05f * static_cast<float>(i % 7) - 0.1f;
+  const int64_t shape[] = {1, 48};
+  ASSERT_TRUE(cli::write_npy(folder.at("obs.npy"), obs, shape));
+  const auto actions_of = [&](const std::string& what, const std::string& out) {
+    const Outcome ran =
+        run({"run", what, "--input", "obs=" + folder.at("obs.npy"), "--out", folder.at(out)});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return content(folder.at(out));
+  };
+  const std::string here = actions_of(policy, "here.npy"), there = actions_of(remote, "there.npy");
+  EXPECT_FALSE(here.empty());
+  EXPECT_TRUE(here == there);
+  EXPECT_EQ(run({"link", "models", serve.endpoint(), "--key-file", key}).status, 0);
 }
 
 TEST_F(LinkProgram, FC47_a_pushed_configuration_is_not_opened_as_one) {

@@ -200,6 +200,32 @@ TEST_F(LinkServed, what_is_in_use_is_not_removed_and_afterwards_it_is) {
   EXPECT_FALSE(fs::exists(folder.at("store/" + model.info.sha256)));
 }
 
+TEST_F(LinkServed, a_model_that_is_open_without_an_owner_does_not_stay_beyond_keep_models) {
+  limits.keep_models = 2;
+  Host host(store_folder(), limits, fake_source);
+  const store::Model idle = store::make_model(50'000, 40), owned = store::make_model(50'000, 41),
+                     third = store::make_model(50'000, 42);
+  const auto is_there = [&](const store::Model& model) {
+    return fs::exists(folder.at("store/" + model.info.sha256));
+  };
+  push_whole(host.port(), idle);
+  push_whole(host.port(), owned);
+  auto device = open_model(host.port(), owned.info.sha256);
+  ASSERT_GOOD(device);
+  open_model(host.port(), idle.info.sha256).value().reset();  // open from now on, owned by nobody
+  const auto holds = [&](const store::Model& model) {
+    return host.server->models().json().find(model.info.sha256) != std::string::npos;
+  };
+  EXPECT_TRUE(holds(idle) && holds(owned));
+  push_whole(host.port(), third);
+  // Two last used ones stay; the owned one is older than both and stays because it is in use.
+  push_whole(host.port(), store::make_model(50'000, 43));
+  EXPECT_TRUE(wait_for([&] { return !is_there(idle); }));
+  EXPECT_FALSE(holds(idle));
+  EXPECT_TRUE(is_there(owned) && is_there(third));
+  EXPECT_EQ(device.value()->set_input(1, "go", 2), Code::kOk) << device.value()->last_error();
+}
+
 TEST_F(LinkServed, an_upload_that_is_not_finished_is_not_opened) {
   Host host(store_folder(), limits, fake_source);
   const store::Model model = store::make_model(50'000, 9);

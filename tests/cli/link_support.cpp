@@ -12,6 +12,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "link/secure/secure.h"
+
 namespace outrider::cli_test {
 namespace fs = std::filesystem;
 
@@ -140,7 +142,7 @@ Result<std::unique_ptr<link::ModelSource>> no_source(const store::Lease&) {
 }
 
 Host::Host(const std::string& folder, const store::Limits& limits, link::MakeSource make,
-           link::ModelsLimits models) {
+           link::ModelsLimits models, const std::string& key_file) {
   auto opened = store::Store::open(folder, limits);
   EXPECT_GOOD(opened);
   store = std::make_shared<store::Store>(std::move(opened.value()));
@@ -149,6 +151,14 @@ Host::Host(const std::string& folder, const store::Limits& limits, link::MakeSou
   link::ServerOptions options;
   options.listen = {tcp(0)};
   options.store = store;
+  if (!key_file.empty()) {
+    auto key = link::read_key_file(key_file);
+    EXPECT_GOOD(key);
+    options.secure = [key = key.value()](std::unique_ptr<link::Transport> plain,
+                                         int64_t deadline_ns) {
+      return link::secure_as_host(std::move(plain), key, deadline_ns);
+    };
+  }
   auto started = link::Server::start(options, std::move(resident), clock);
   EXPECT_GOOD(started);
   server = std::move(started.value());
@@ -203,11 +213,19 @@ link::wire::StoreState Client::end(uint64_t n_bytes) {
   return state;
 }
 
-Push push_path(const std::string& path, uint16_t port, int64_t timeout_ns) {
+std::string key_file(const Folder& folder) {
+  const std::string path = folder.at("link.key");
+  std::ofstream(path) << std::string(32, 'k');
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+  return path;
+}
+
+Push push_path(const std::string& path, uint16_t port, int64_t timeout_ns,
+               const std::string& key_file) {
   static constinit const MonotonicClock kClock;
   Push push;
   const cli::TellPush quiet = [](const cli::PushedFile&, const char*, uint64_t) {};
-  auto dialer = cli::make_dialer(tcp(port));
+  auto dialer = cli::make_dialer(tcp(port), key_file);
   auto plan = cli::plan_push(path, "", "");
   EXPECT_GOOD(plan);
   if (!plan || !dialer) return push;

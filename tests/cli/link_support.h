@@ -74,7 +74,8 @@ Result<std::unique_ptr<link::ModelSource>> no_source(const store::Lease& lease);
 
 struct Host {
   explicit Host(const std::string& folder, const store::Limits& limits = store::small_limits(),
-                link::MakeSource make = no_source, link::ModelsLimits models = {});
+                link::MakeSource make = no_source, link::ModelsLimits models = {},
+                const std::string& key_file = "");
   uint16_t port() const { return port_of(server->endpoints().at(0)); }
 
   MonotonicClock clock;
@@ -102,7 +103,10 @@ struct Push {
   cli::PushOutcome outcome;
 };
 // As the command does it.
-Push push_path(const std::string& path, uint16_t port, int64_t timeout_ns = 10'000'000'000);
+Push push_path(const std::string& path, uint16_t port, int64_t timeout_ns = 10'000'000'000,
+               const std::string& key_file = "");
+// A key of 32 bytes that only this user may read; its path.
+std::string key_file(const Folder& folder);
 
 std::string content(const std::string& path);
 // Until `done` says so, 10 s at most.
