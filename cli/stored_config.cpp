@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "gguf/gguf.h"
+#include "models/pi_gguf.h"
 #include "onnx/reader.h"
 
 namespace outrider::cli {
@@ -22,17 +24,21 @@ std::unique_ptr<link::ModelSource> provider_of(Resolved resolved) {
                                                 std::move(resolved.json));
 }
 
-Result<std::unique_ptr<link::ModelSource>> policy_of(const store::Lease& lease, Wish own) {
+// A PI0 policy needs the vision file it was pushed with; a text model stands alone.
+Result<std::unique_ptr<link::ModelSource>> weights_of(const store::Lease& lease, Wish own) {
   const store::EntryInfo& info = lease.info();
+  auto file = GgufFile::open(lease.path().c_str());
+  if (!file) return file.error();
+  const bool is_policy = is_pi_policy(file.value());
   const std::string* vision = nullptr;
   for (const store::Lease& companion : lease.companions())
     if (companion.info().role == store::Role::kProjector) vision = &companion.path();
-  if (vision == nullptr)
+  if (is_policy && vision == nullptr)
     return make_error(Code::kInvalid,
                       "store: %.16s (%s) was pushed without its vision file; `outrider link push` "
                       "brings both",
                       info.sha256.c_str(), shown(info.name, 80).c_str());
-  own.set.emplace_back("mmproj_path", *vision);
+  if (is_policy) own.set.emplace_back("mmproj_path", *vision);
   auto resolved = resolve(lease.path(), own);
   if (!resolved) return resolved.error();
   return provider_of(std::move(resolved.value()));
@@ -45,7 +51,7 @@ Result<std::unique_ptr<link::ModelSource>> graph_of(const store::Lease& lease, c
   if (!model)
     return make_error(Code::kUnsupported,
                       "store: %.16s (%s) is no model file that this build runs; it runs GGUF "
-                      "policies and ONNX graphs (%.200s)",
+                      "models and ONNX graphs (%.200s)",
                       info.sha256.c_str(), shown(info.name, 80).c_str(), model.error().text);
   auto resolved = resolve_onnx(lease.path(), own);
   if (!resolved) return resolved.error();
@@ -59,7 +65,7 @@ Result<std::unique_ptr<link::ModelSource>> source_of(const store::Lease& lease, 
   std::erase_if(own.set, [](const auto& entry) {
     return entry.first == "model_path" || entry.first == "mmproj_path";
   });
-  return is_gguf(lease.path()) ? policy_of(lease, std::move(own)) : graph_of(lease, own);
+  return is_gguf(lease.path()) ? weights_of(lease, std::move(own)) : graph_of(lease, own);
 }
 
 }  // namespace outrider::cli
