@@ -17,7 +17,8 @@
 namespace outrider::link::faults {
 namespace {
 
-// What a process may have more of in the end. A sanitizer keeps what was freed, so it is not judged.
+// What a process may have more of in the end. A sanitizer keeps what was freed, so it is not
+// judged.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int64_t kSlackKb = 1 << 30;
 #else

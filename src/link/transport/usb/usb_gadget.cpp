@@ -29,7 +29,7 @@ class Shelf {
   std::unique_ptr<Gadget> idle_;
   std::string name_;
   GadgetPlace place_;
-  const GadgetSettings settings_;
+  const GadgetSettings settings_{};
 };
 
 Shelf& shelf() {

@@ -18,7 +18,7 @@ class LinuxBus final : public HostBus {
   }
 
  private:
-  const SysPaths paths_;
+  const SysPaths paths_{};
 };
 
 Result<std::unique_ptr<Listener>> listen_host(const Endpoint& endpoint) {
