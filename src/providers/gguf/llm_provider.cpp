@@ -1,11 +1,7 @@
 #include "providers/gguf/llm_provider.h"
 
-#include <array>
-
-#include "abi/builder.h"
+#include "abi/provider.h"
 #include "outrider/ext/cancel.h"
-#include "outrider/ext/status.h"
-#include "providers/gguf/metadata_builder.h"
 
 namespace outrider {
 namespace {
@@ -22,55 +18,29 @@ LlmFace& face_of(void* self) {
   return *static_cast<Published*>(self)->face;
 }
 
-// ---- verbs --------------------------------------------------------------------------------------
-
-int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).set_input(port, data, bytes));
-}
-int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
-  if (self == nullptr) return FRT_ERR_INVALID;
-  return to_abi(face_of(self).get_output(port, out, capacity, written));
-}
-int prepare(void* self, uint32_t, uint64_t) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).prepare_graph());
-}
-int step(void* self) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).step());
-}
-int run_opaque(void* self, uint32_t executor_ref) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).run_stage(executor_ref));
-}
-const char* last_error(void* self) {
-  return self == nullptr ? "self is NULL" : face_of(self).last_error();
-}
-void release_owner(void* owner) {
-  delete static_cast<Published*>(owner);
-}
+using Verbs = abi::ModelVerbs<face_of>;
 
 // ---- extensions ---------------------------------------------------------------------------------
 
 uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
   const LlmCounters& c = face_of(self).session().counters();
-  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 16> rows = {
-      {{"runs", &c.runs},
-       {"failed_runs", &c.failed_runs},
-       {"refused_inputs", &c.refused_inputs},
-       {"nonfinite_outputs", &c.nonfinite_outputs},
-       {"cancelled_runs", &c.cancelled_runs},
-       {"prompt_tokens", &c.prompt_tokens},
-       {"reused_tokens", &c.reused_tokens},
-       {"evaluated_tokens", &c.evaluated_tokens},
-       {"sampled_tokens", &c.sampled_tokens},
-       {"eog_ends", &c.eog_ends},
-       {"length_ends", &c.length_ends},
-       {"doubled_bos", &c.doubled_bos},
-       {"dropped_characters", &c.dropped_characters},
-       {"warm_ups", &c.warm_ups},
-       {"ns_prefill", &c.ns_prefill},
-       {"ns_decode", &c.ns_decode}}};
-  for (size_t i = 0; i < rows.size() && i < capacity && out != nullptr; ++i)
-    out[i] = {rows[i].first, rows[i].second->load(std::memory_order_relaxed)};
-  return rows.size();
+  const abi::Counter rows[] = {{"runs", &c.runs},
+                               {"failed_runs", &c.failed_runs},
+                               {"refused_inputs", &c.refused_inputs},
+                               {"nonfinite_outputs", &c.nonfinite_outputs},
+                               {"cancelled_runs", &c.cancelled_runs},
+                               {"prompt_tokens", &c.prompt_tokens},
+                               {"reused_tokens", &c.reused_tokens},
+                               {"evaluated_tokens", &c.evaluated_tokens},
+                               {"sampled_tokens", &c.sampled_tokens},
+                               {"eog_ends", &c.eog_ends},
+                               {"length_ends", &c.length_ends},
+                               {"doubled_bos", &c.doubled_bos},
+                               {"dropped_characters", &c.dropped_characters},
+                               {"warm_ups", &c.warm_ups},
+                               {"ns_prefill", &c.ns_prefill},
+                               {"ns_decode", &c.ns_decode}};
+  return abi::read_counters(rows, out, capacity);
 }
 const char* status_describe(void* self) {
   return static_cast<Published*>(self)->description.c_str();
@@ -121,7 +91,7 @@ bool describe(frt_runtime_builder b, Published& published) {
                                             port.required, &port.size, 1, 0, nullptr, 0, 0) == 0;
   }
   return ok && add_plan(b, staged) &&
-         frt_runtime_builder_set_generic_stage_runner(b, &published, run_opaque) == 0;
+         frt_runtime_builder_set_generic_stage_runner(b, &published, Verbs::run_stage) == 0;
 }
 
 }  // namespace
@@ -133,20 +103,13 @@ Result<frt_model_runtime_v1*> publish_llm_face(std::unique_ptr<LlmFace> face) {
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
   published->cancel = {1, sizeof(outrider_cancel_v1), published.get(), cancel_set};
-  MetadataBuilder builder;
+  abi::MetadataBuilder builder;
   if (!describe(builder.get(), *published))
     return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
                       abi::builder_error(builder.get()));
-  const frt_model_runtime_verbs verbs = {
-      sizeof(frt_model_runtime_verbs), 0, set_input, get_output, prepare, step, last_error};
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status},
                                             {OUTRIDER_EXT_CANCEL, 1, &published->cancel}};
-  auto made = abi::finish_model(builder.get(), &verbs, published.get(), published.get(), nullptr,
-                                release_owner, extensions);
-  if (!made) return made.error();
-  builder.consumed();
-  published.release();  // release_owner frees it
-  return made;
+  return abi::publish(builder, std::move(published), Verbs::kTable, extensions);
 }
 
 }  // namespace outrider

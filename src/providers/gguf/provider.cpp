@@ -1,14 +1,11 @@
 #include "providers/gguf/provider.h"
 
-#include <array>
 #include <cstring>
 
-#include "abi/builder.h"
 #include "abi/guard.h"
+#include "abi/provider.h"
 #include "outrider/ext/cancel.h"
-#include "outrider/ext/status.h"
 #include "outrider/ext/taps.h"
-#include "providers/gguf/metadata_builder.h"
 
 namespace outrider {
 namespace {
@@ -26,30 +23,7 @@ PiFace& face_of(void* self) {
   return *static_cast<Published*>(self)->face;
 }
 
-// ---- verbs --------------------------------------------------------------------------------------
-
-int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).set_input(port, data, bytes));
-}
-int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
-  if (self == nullptr) return FRT_ERR_INVALID;
-  return to_abi(face_of(self).get_output(port, out, capacity, written));
-}
-int prepare(void* self, uint32_t, uint64_t) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).prepare_graph());
-}
-int step(void* self) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).step());
-}
-int run_opaque(void* self, uint32_t executor_ref) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(face_of(self).run_stage(executor_ref));
-}
-const char* last_error(void* self) {
-  return self == nullptr ? "self is NULL" : face_of(self).last_error();
-}
-void release_owner(void* owner) {
-  delete static_cast<Published*>(owner);
-}
+using Verbs = abi::ModelVerbs<face_of>;
 
 // ---- taps extension -----------------------------------------------------------------------------
 
@@ -91,34 +65,30 @@ int taps_read(void* self, const char* name, float* out, uint64_t capacity, uint6
 
 uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
   const PiCounters& c = face_of(self).engine().counters();
-  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 23> rows = {
-      {{"runs", &c.runs},
-       {"failed_runs", &c.failed_runs},
-       {"refused_inputs", &c.refused_inputs},
-       {"nonfinite_outputs", &c.nonfinite_outputs},
-       {"padded_states", &c.padded_states},
-       {"resized_views", &c.resized_views},
-       {"computed_views", &c.computed_views},
-       {"reused_views", &c.reused_views},
-       {"reused_prefixes", &c.reused_prefixes},
-       {"warm_ups", &c.warm_ups},
-       {"ns_images", &c.ns_images},
-       {"ns_context", &c.ns_context},
-       {"ns_action", &c.ns_action},
-       {"prefix_tokens", &c.prefix_tokens},
-       {"masked_views", &c.masked_views},
-       {"outside_states", &c.outside_states},
-       {"cut_prompts", &c.cut_prompts},
-       {"default_prompts", &c.default_prompts},
-       {"guided_runs", &c.guided_runs},
-       {"cancelled_runs", &c.cancelled_runs},
-       {"black_views", &c.black_views},
-       {"answer_tokens", &c.answer_tokens},
-       {"undecodable_answers", &c.undecodable_answers}}};
-  for (size_t i = 0; i < rows.size() && i < capacity && out != nullptr; ++i) {
-    out[i] = {rows[i].first, rows[i].second->load(std::memory_order_relaxed)};
-  }
-  return rows.size();
+  const abi::Counter rows[] = {{"runs", &c.runs},
+                               {"failed_runs", &c.failed_runs},
+                               {"refused_inputs", &c.refused_inputs},
+                               {"nonfinite_outputs", &c.nonfinite_outputs},
+                               {"padded_states", &c.padded_states},
+                               {"resized_views", &c.resized_views},
+                               {"computed_views", &c.computed_views},
+                               {"reused_views", &c.reused_views},
+                               {"reused_prefixes", &c.reused_prefixes},
+                               {"warm_ups", &c.warm_ups},
+                               {"ns_images", &c.ns_images},
+                               {"ns_context", &c.ns_context},
+                               {"ns_action", &c.ns_action},
+                               {"prefix_tokens", &c.prefix_tokens},
+                               {"masked_views", &c.masked_views},
+                               {"outside_states", &c.outside_states},
+                               {"cut_prompts", &c.cut_prompts},
+                               {"default_prompts", &c.default_prompts},
+                               {"guided_runs", &c.guided_runs},
+                               {"cancelled_runs", &c.cancelled_runs},
+                               {"black_views", &c.black_views},
+                               {"answer_tokens", &c.answer_tokens},
+                               {"undecodable_answers", &c.undecodable_answers}};
+  return abi::read_counters(rows, out, capacity);
 }
 const char* status_describe(void* self) {
   return static_cast<Published*>(self)->description.c_str();
@@ -147,7 +117,7 @@ bool describe(frt_runtime_builder b, Published& published) {
                                                    PiFace::kContextRef, nullptr, 0) == 0;
   ok = ok && frt_runtime_builder_add_generic_stage(b, "action", FRT_EXECUTOR_OPAQUE,
                                                    PiFace::kActionRef, after_context, 1) == 0;
-  return ok && frt_runtime_builder_set_generic_stage_runner(b, &published, run_opaque) == 0;
+  return ok && frt_runtime_builder_set_generic_stage_runner(b, &published, Verbs::run_stage) == 0;
 }
 
 }  // namespace
@@ -161,22 +131,15 @@ Result<frt_model_runtime_v1*> publish_pi_face(std::unique_ptr<PiFace> face) {
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
   published->cancel = {1, sizeof(outrider_cancel_v1), published.get(), cancel_set};
-  MetadataBuilder builder;
+  abi::MetadataBuilder builder;
   if (!describe(builder.get(), *published)) {
     return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
                       abi::builder_error(builder.get()));
   }
-  const frt_model_runtime_verbs verbs = {
-      sizeof(frt_model_runtime_verbs), 0, set_input, get_output, prepare, step, last_error};
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_TAPS, 1, &published->taps},
                                             {OUTRIDER_EXT_STATUS, 1, &published->status},
                                             {OUTRIDER_EXT_CANCEL, 1, &published->cancel}};
-  auto made = abi::finish_model(builder.get(), &verbs, published.get(), published.get(), nullptr,
-                                release_owner, extensions);
-  if (!made) return made.error();
-  builder.consumed();
-  published.release();  // release_owner frees it
-  return made;
+  return abi::publish(builder, std::move(published), Verbs::kTable, extensions);
 }
 
 }  // namespace outrider

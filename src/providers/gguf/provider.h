@@ -10,7 +10,4 @@ namespace outrider {
 // Takes the face over. Errors: kNoMemory, kInvalid (a broken descriptor: our mistake).
 Result<frt_model_runtime_v1*> publish_pi_face(std::unique_ptr<PiFace> face);
 
-// Leaves the one-line reason of a failed open where the host or the operator asked for it.
-void report_open_failure(const Error& error) noexcept;
-
 }  // namespace outrider

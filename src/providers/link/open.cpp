@@ -1,30 +1,17 @@
 // The one exported symbol of provider_link.so.
-#include <dlfcn.h>
 #include <sys/random.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <mutex>
 #include <optional>
 
-#include "abi/guard.h"
-#include "base/env.h"
-#include "base/json.h"
+#include "abi/provider.h"
 #include "link/secure/secure.h"
 #include "owner/borrow/lease.h"
 #include "providers/link/provider.h"
 
 namespace outrider {
 namespace {
-
-// See providers/gguf: only one symbol may be exported, so the host offers a sink.
-void report_open_failure(const Error& error) noexcept {
-  using Sink = void (*)(const char*);
-  if (auto* sink = reinterpret_cast<Sink>(dlsym(RTLD_DEFAULT, "outrider_open_reason_sink")))
-    sink(error.text);
-  if (env_open_errors_to_stderr())
-    std::fprintf(stderr, "outrider: open failed (%d): %s\n", to_abi(error.code), error.text);
-}
 
 class EndpointDialer final : public link::Dialer {
  public:
@@ -57,19 +44,8 @@ const Clock& clock() {
   return kClock;
 }
 
-Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
-  auto json = Json::parse(config_json, Json::Dialect::kFlatOpen);
-  if (!json) return json.error();
-  const Json* family = json.value().find("model_family");
-  if (family == nullptr || !family->is_string() || family->text().empty())
-    return make_error(Code::kInvalid,
-                      "config: key \"model_family\" is missing, empty or no string; this provider "
-                      "has \"remote\"");
-  if (family->text() != "remote")
-    return make_error(Code::kUnsupported,
-                      "config: model_family is \"%.80s\", this provider has \"remote\"",
-                      family->text().c_str());
-  auto config = read_remote_config(json.value());
+Result<frt_model_runtime_v1*> open_remote(const Json& json) {
+  auto config = read_remote_config(json);
   if (!config) return config.error();
   static std::once_flag usb_known;
   std::call_once(usb_known, [] { owner::register_owned_usb(); });
@@ -92,27 +68,11 @@ Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
   return publish_remote_runtime(std::move(device.value()), config.value());
 }
 
-int open_guarded(const char* config_json, frt_model_runtime_v1** out) {
-  if (config_json == nullptr) {
-    const Error error = make_error(Code::kInvalid, "config: NULL, wanted a JSON object");
-    report_open_failure(error);
-    return to_abi(error.code);
-  }
-  auto opened = open_runtime(config_json);
-  if (!opened) {
-    report_open_failure(opened.error());
-    return to_abi(opened.error().code);
-  }
-  *out = opened.value();
-  return FRT_OK;
-}
-
 }  // namespace
 }  // namespace outrider
 
 extern "C" __attribute__((visibility("default"))) int frt_model_runtime_open_v1(
     const char* config_json, frt_model_runtime_v1** out) {
-  if (out == nullptr) return FRT_ERR_INVALID;
-  *out = nullptr;
-  return outrider::abi::guard([&] { return outrider::open_guarded(config_json, out); });
+  constexpr outrider::abi::Family kFamilies[] = {{"remote", outrider::open_remote}};
+  return outrider::abi::open_provider(config_json, out, kFamilies);
 }

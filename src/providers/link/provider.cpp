@@ -8,10 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "abi/builder.h"
+#include "abi/provider.h"
 #include "base/printable.h"
 #include "outrider/ext/liveness.h"
-#include "outrider/ext/status.h"
 
 namespace outrider {
 namespace {
@@ -84,9 +83,6 @@ int run_opaque(void* self, uint32_t executor_ref) {
   if (executor_ref == kReceiveRef) return to_abi(device.receive_step());
   return to_abi(device.run(executor_ref));  // the host's runtime knows it, or says that it does not
 }
-void release_owner(void* owner) {
-  delete static_cast<Published*>(owner);
-}
 
 // ---- liveness extension -------------------------------------------------------------------------
 
@@ -158,22 +154,6 @@ const char* status_describe(void* self) {
 }
 
 // ---- descriptors --------------------------------------------------------------------------------
-
-// A metadata builder that is discarded unless it was consumed.
-class Builder {
- public:
-  Builder() : handle_(frt_model_runtime_builder_create_metadata()) {}
-  ~Builder() {
-    if (handle_ != nullptr) frt_runtime_builder_finish(handle_, nullptr, nullptr, nullptr);
-  }
-  Builder(const Builder&) = delete;
-  Builder& operator=(const Builder&) = delete;
-  frt_runtime_builder get() const { return handle_; }
-  void consumed() { handle_ = nullptr; }
-
- private:
-  frt_runtime_builder handle_;
-};
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
@@ -272,7 +252,7 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
     return make_error(Code::kUnsupported,
                       "link: plan send_receive needs a step, which the host's model has not; use "
                       "\"mirror\"");
-  Builder builder;
+  abi::MetadataBuilder builder;
   if (!describe(builder.get(), from, published.get()))
     return make_error(Code::kInvalid, "link: what the host describes is no valid runtime: %s",
                       abi::builder_error(builder.get()));
@@ -281,11 +261,9 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
       from.has_step != 0 ? step : nullptr, last_error};
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status},
                                             {OUTRIDER_EXT_LIVENESS, 1, &published->liveness}};
-  auto made = abi::finish_model(builder.get(), &verbs, published.get(), published.get(), nullptr,
-                                release_owner, extensions);
+  Published* self = published.get();
+  auto made = abi::publish(builder, std::move(published), verbs, extensions);
   if (!made) return made.error();
-  builder.consumed();
-  Published* self = published.release();  // release_owner frees it
   const frt_model_runtime_v1* runtime = made.value();
   if (!config.send_receive && from.identity.view() != runtime->exp->identity) {
     runtime->release(runtime->owner);

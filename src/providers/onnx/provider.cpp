@@ -1,10 +1,7 @@
 #include "providers/onnx/provider.h"
 
-#include <array>
-
-#include "abi/builder.h"
 #include "abi/guard.h"
-#include "outrider/ext/status.h"
+#include "abi/provider.h"
 
 namespace outrider {
 namespace {
@@ -20,47 +17,21 @@ OnnxRuntime& runtime_of(void* self) {
   return *static_cast<Published*>(self)->runtime;
 }
 
-// ---- verbs --------------------------------------------------------------------------------------
-
-int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).set_input(port, data, bytes));
-}
-int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
-  if (self == nullptr) return FRT_ERR_INVALID;
-  return to_abi(runtime_of(self).get_output(port, out, capacity, written));
-}
-int prepare(void* self, uint32_t, uint64_t) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).prepare_graph());
-}
-int step(void* self) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).step());
-}
-int run_opaque(void* self, uint32_t executor_ref) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(runtime_of(self).run_stage(executor_ref));
-}
-const char* last_error(void* self) {
-  return self == nullptr ? "self is NULL" : runtime_of(self).last_error();
-}
-void release_owner(void* owner) {
-  delete static_cast<Published*>(owner);
-}
+using Verbs = abi::ModelVerbs<runtime_of>;
 
 // ---- status extension ---------------------------------------------------------------------------
 
 uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
   const OnnxRuntime::Counters& c = runtime_of(self).counters();
-  const std::array<std::pair<const char*, const std::atomic<int64_t>*>, 8> rows = {
-      {{"runs", &c.runs},
-       {"failed_runs", &c.failed_runs},
-       {"refused_inputs", &c.refused_inputs},
-       {"nonfinite_outputs", &c.nonfinite_outputs},
-       {"resets", &c.resets},
-       {"clipped_values", &c.clipped_values},
-       {"warm_ups", &c.warm_ups},
-       {"ns_infer", &c.ns_infer}}};
-  for (size_t i = 0; i < rows.size() && i < capacity && out != nullptr; ++i)
-    out[i] = {rows[i].first, rows[i].second->load(std::memory_order_relaxed)};
-  return rows.size();
+  const abi::Counter rows[] = {{"runs", &c.runs},
+                               {"failed_runs", &c.failed_runs},
+                               {"refused_inputs", &c.refused_inputs},
+                               {"nonfinite_outputs", &c.nonfinite_outputs},
+                               {"resets", &c.resets},
+                               {"clipped_values", &c.clipped_values},
+                               {"warm_ups", &c.warm_ups},
+                               {"ns_infer", &c.ns_infer}};
+  return abi::read_counters(rows, out, capacity);
 }
 const char* status_describe(void* self) {
   return static_cast<Published*>(self)->description.c_str();
@@ -114,22 +85,6 @@ std::vector<std::pair<std::string, std::string>> identity_pairs(const OnnxRuntim
   return pairs;
 }
 
-// A metadata builder that is discarded unless it was consumed.
-class Builder {
- public:
-  Builder() : handle_(frt_model_runtime_builder_create_metadata()) {}
-  ~Builder() {
-    if (handle_ != nullptr) frt_runtime_builder_finish(handle_, nullptr, nullptr, nullptr);
-  }
-  Builder(const Builder&) = delete;
-  Builder& operator=(const Builder&) = delete;
-  frt_runtime_builder get() const { return handle_; }
-  void consumed() { handle_ = nullptr; }
-
- private:
-  frt_runtime_builder handle_;
-};
-
 bool describe(frt_runtime_builder b, Published& published) {
   const OnnxRuntime& runtime = *published.runtime;
   bool ok = b != nullptr;
@@ -150,7 +105,7 @@ bool describe(frt_runtime_builder b, Published& published) {
                                                      OnnxRuntime::kResetRef, nullptr, 0) == 0;
   ok = ok && frt_runtime_builder_add_generic_stage(b, "infer", FRT_EXECUTOR_OPAQUE,
                                                    OnnxRuntime::kInferRef, nullptr, 0) == 0;
-  return ok && frt_runtime_builder_set_generic_stage_runner(b, &published, run_opaque) == 0;
+  return ok && frt_runtime_builder_set_generic_stage_runner(b, &published, Verbs::run_stage) == 0;
 }
 
 }  // namespace
@@ -161,19 +116,12 @@ Result<frt_model_runtime_v1*> publish_onnx_runtime(std::unique_ptr<OnnxRuntime> 
   published->description = published->runtime->describe();
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
-  Builder builder;
+  abi::MetadataBuilder builder;
   if (!describe(builder.get(), *published))
     return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
                       abi::builder_error(builder.get()));
-  const frt_model_runtime_verbs verbs = {
-      sizeof(frt_model_runtime_verbs), 0, set_input, get_output, prepare, step, last_error};
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status}};
-  auto made = abi::finish_model(builder.get(), &verbs, published.get(), published.get(), nullptr,
-                                release_owner, extensions);
-  if (!made) return made.error();
-  builder.consumed();
-  published.release();  // release_owner frees it
-  return made;
+  return abi::publish(builder, std::move(published), Verbs::kTable, extensions);
 }
 
 }  // namespace outrider

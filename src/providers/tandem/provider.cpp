@@ -1,14 +1,11 @@
 // The one exported symbol of provider_tandem.so, and the ABI object of a tandem.
-#include <dlfcn.h>
+#include "abi/provider.h"
 
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
 
-#include "abi/builder.h"
-#include "abi/guard.h"
 #include "abi/identity.h"
-#include "base/env.h"
 #include "outrider/frt_v1.h"
 #include "providers/tandem/tandem_runtime.h"
 
@@ -48,9 +45,6 @@ int run_opaque(void* self, uint32_t ref) {
 }
 const char* last_error(void* self) {
   return self == nullptr ? "self is NULL" : of(self).last_error();
-}
-void release_owner(void* owner) {
-  delete static_cast<Published*>(owner);
 }
 
 // ---- extensions ---------------------------------------------------------------------------------
@@ -145,12 +139,6 @@ void add_identity(frt_runtime_builder b, const TandemRuntime& runtime) {
       add(row.name, std::to_string(runtime.config().limits.*row.field));
 }
 
-Error refused(frt_runtime_builder builder) {
-  Error error = make_error(Code::kInvalid, "tandem: %s", abi::builder_error(builder));
-  frt_runtime_builder_finish(builder, nullptr, nullptr, nullptr);  // discards it
-  return error;
-}
-
 Result<frt_model_runtime_v1*> publish(std::unique_ptr<TandemRuntime> runtime) {
   auto owned = std::make_unique<Published>();
   owned->runtime = std::move(runtime);
@@ -165,63 +153,27 @@ Result<frt_model_runtime_v1*> publish(std::unique_ptr<TandemRuntime> runtime) {
                    &phase_words,
                    &reason_words,
                    &lead_error};
-  frt_runtime_builder builder = frt_model_runtime_builder_create_metadata();
-  if (builder == nullptr) return make_error(Code::kNoMemory, "tandem: out of memory");
-  add_identity(builder, *owned->runtime);
-  if (!add_ports(builder, *owned->runtime) ||
-      frt_runtime_builder_add_generic_stage(builder, "infer", FRT_EXECUTOR_OPAQUE, kInfer, nullptr,
-                                            0) != 0 ||
-      frt_runtime_builder_set_generic_stage_runner(builder, owned.get(), &run_opaque) != 0)
-    return refused(builder);
+  abi::MetadataBuilder builder;
+  if (builder.get() == nullptr) return make_error(Code::kNoMemory, "tandem: out of memory");
+  add_identity(builder.get(), *owned->runtime);
+  if (!add_ports(builder.get(), *owned->runtime) ||
+      frt_runtime_builder_add_generic_stage(builder.get(), "infer", FRT_EXECUTOR_OPAQUE, kInfer,
+                                            nullptr, 0) != 0 ||
+      frt_runtime_builder_set_generic_stage_runner(builder.get(), owned.get(), &run_opaque) != 0)
+    return make_error(Code::kInvalid, "tandem: %s", abi::builder_error(builder.get()));
   const frt_model_runtime_verbs verbs = {sizeof verbs, 0,        &set_input, &get_output,
                                          &prepare,     &do_step, &last_error};
   const abi::ExtensionTable tables[] = {{OUTRIDER_EXT_STATUS, 1, &owned->status},
                                         {OUTRIDER_EXT_TANDEM, 1, &owned->tandem}};
-  auto model =
-      abi::finish_model(builder, &verbs, owned.get(), owned.get(), nullptr, &release_owner, tables);
-  if (!model) return refused(builder);
-  (void)owned.release();  // the model's now
-  return model;
+  return abi::publish(builder, std::move(owned), verbs, tables);
 }
 
-Result<frt_model_runtime_v1*> open_runtime(const char* config_json) {
-  if (config_json == nullptr)
-    return make_error(Code::kInvalid, "config: NULL, wanted a JSON object");
-  auto json = Json::parse(config_json, Json::Dialect::kFlatOpen);
-  if (!json) return json.error();
-  const Json* family = json.value().find("model_family");
-  if (family == nullptr || !family->is_string() || family->text().empty())
-    return make_error(Code::kInvalid,
-                      "config: key \"model_family\" is missing, empty or no string; this provider "
-                      "has \"tandem\"");
-  if (family->text() != "tandem")
-    return make_error(Code::kUnsupported,
-                      "config: model_family is \"%.80s\", this provider has \"tandem\"",
-                      family->text().c_str());
-  auto config = read_tandem_config(json.value());
+Result<frt_model_runtime_v1*> open_tandem(const Json& json) {
+  auto config = read_tandem_config(json);
   if (!config) return config.error();
   auto runtime = TandemRuntime::open(config.value());
   if (!runtime) return runtime.error();
   return publish(std::move(runtime.value()));
-}
-
-// Our host offers a sink for the reason; any other host can have one line on standard error.
-void report_failure(const Error& error) {
-  using Sink = void (*)(const char*);
-  if (auto* sink = reinterpret_cast<Sink>(dlsym(RTLD_DEFAULT, "outrider_open_reason_sink")))
-    sink(error.text);
-  if (env_open_errors_to_stderr())
-    std::fprintf(stderr, "outrider: open failed (%d): %s\n", to_abi(error.code), error.text);
-}
-
-int open_guarded(const char* config_json, frt_model_runtime_v1** out) {
-  auto opened = open_runtime(config_json);
-  if (!opened) {
-    report_failure(opened.error());
-    return to_abi(opened.error().code);
-  }
-  *out = opened.value();
-  return FRT_OK;
 }
 
 }  // namespace
@@ -244,7 +196,6 @@ std::string TandemRuntime::description() const {
 
 extern "C" __attribute__((visibility("default"))) int frt_model_runtime_open_v1(
     const char* config_json, frt_model_runtime_v1** out) {
-  if (out == nullptr) return FRT_ERR_INVALID;
-  *out = nullptr;
-  return outrider::abi::guard([&] { return outrider::tandem::open_guarded(config_json, out); });
+  constexpr outrider::abi::Family kFamilies[] = {{"tandem", outrider::tandem::open_tandem}};
+  return outrider::abi::open_provider(config_json, out, kFamilies);
 }
