@@ -1,31 +1,14 @@
-// Renderings written by hand from the published description of each format.
+// Renderings written by hand from the description of each format.
 #include "text/chat_template.h"
 
 #include <gtest/gtest.h>
 
+#include "chat_fixture.h"
 #include "chat_templates.h"
 #include "language_fixtures.h"
 
 namespace outrider::text_test {
 namespace {
-
-ChatTemplate parsed(std::string_view source) {
-  auto made = ChatTemplate::parse(source);
-  EXPECT_TRUE(made) << made.error().message();
-  return std::move(made.value());
-}
-
-Json json(std::string_view text) {
-  auto made = Json::parse(text);
-  EXPECT_TRUE(made) << made.error().message();
-  return std::move(made.value());
-}
-
-std::string rendered(std::string_view source, const ChatRequest& request) {
-  const auto chat = parsed(source).render(request);
-  EXPECT_TRUE(chat) << chat.error().message();
-  return chat ? chat.value().text : "";
-}
 
 std::string refusal(std::string_view source, const ChatRequest& request,
                     Code code = Code::kInvalid) {
@@ -51,42 +34,18 @@ std::string printed(const std::string& expression) {
   return rendered("{{ " + expression + " }}", request);
 }
 
-ChatRequest conversation() {
-  ChatRequest request;
-  request.messages = {{"user", " Hi "}, {"assistant", "Hello!"}, {"user", "2+2?"}};
-  request.bos_token = "<s>";
-  request.eos_token = "</s>";
-  return request;
-}
-ChatRequest with_system() {
-  ChatRequest request = conversation();
-  request.messages.insert(request.messages.begin(), {"system", "Be brief."});
-  return request;
-}
-
-TEST(ChatTemplate, of_llama_3_has_header_ids) {
-  ChatRequest request = conversation();
-  request.bos_token = "<|begin_of_text|>";
-  EXPECT_EQ(rendered(kLlama3, request),
-            "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\nHello!<|eot_id|>"
-            "<|start_header_id|>user<|end_header_id|>\n\n2+2?<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\n");
-}
-
-TEST(ChatTemplate, of_llama_3_1_states_its_dates_and_moves_tools_into_the_first_user_turn) {
+TEST(ChatTemplate, with_header_ids_states_the_day_and_moves_tools_into_the_first_user_turn) {
   ChatRequest request = with_system();
   request.bos_token = "<|begin_of_text|>";
   request.now_s = 1722000000;
   const std::string head = "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n";
-  EXPECT_EQ(
-      rendered(kLlama31, request),
-      head +
-          "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\nBe brief.<|eot_id|>"
-          "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-          "<|start_header_id|>assistant<|end_header_id|>\n\nHello!<|eot_id|>"
-          "<|start_header_id|>user<|end_header_id|>\n\n2+2?<|eot_id|>"
-          "<|start_header_id|>assistant<|end_header_id|>\n\n");
+  EXPECT_EQ(rendered(kHeaderIds, request),
+            head +
+                "Today Date: 26 Jul 2024\n\nBe brief.<|eot_id|>"
+                "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+                "<|start_header_id|>assistant<|end_header_id|>\n\nHello!<|eot_id|>"
+                "<|start_header_id|>user<|end_header_id|>\n\n2+2?<|eot_id|>"
+                "<|start_header_id|>assistant<|end_header_id|>\n\n");
   const Json tools =
       json(R"([{"type":"function","function":{"name":"grip","parameters":{"force":1.0}}}])");
   const Json call =
@@ -95,23 +54,21 @@ TEST(ChatTemplate, of_llama_3_1_states_its_dates_and_moves_tools_into_the_first_
   request.messages = {{"user", "Close it."}, {"assistant", "", {}, &call}, {"tool", "ok"}};
   request.tools = &tools;
   request.variables = &variables;
-  EXPECT_EQ(
-      rendered(kLlama31, request),
-      head +
-          "Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 1 Jan 2025\n\n"
-          "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
-          "Given the following functions, please respond with a JSON for a function call with its "
-          "proper arguments that best answers the given prompt.\n\n"
-          "{\n    \"type\": \"function\",\n    \"function\": {\n        \"name\": \"grip\",\n"
-          "        \"parameters\": {\n            \"force\": 1.0\n        }\n    }\n}\n\n"
-          "Close it.<|eot_id|>"
-          "<|start_header_id|>assistant<|end_header_id|>\n\n"
-          "{\"name\": \"grip\", \"parameters\": {\"force\": 2}}<|eot_id|>"
-          "<|start_header_id|>ipython<|end_header_id|>\n\n\"ok\"<|eot_id|>"
-          "<|start_header_id|>assistant<|end_header_id|>\n\n");
+  EXPECT_EQ(rendered(kHeaderIds, request),
+            head +
+                "Today Date: 1 Jan 2025\n\n"
+                "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
+                "You can call:\n\n"
+                "{\n    \"type\": \"function\",\n    \"function\": {\n        \"name\": \"grip\",\n"
+                "        \"parameters\": {\n            \"force\": 1.0\n        }\n    }\n}\n\n"
+                "Close it.<|eot_id|>"
+                "<|start_header_id|>assistant<|end_header_id|>\n\n"
+                "{\"name\": \"grip\", \"parameters\": {\"force\": 2}}<|eot_id|>"
+                "<|start_header_id|>ipython<|end_header_id|>\n\n\"ok\"<|eot_id|>"
+                "<|start_header_id|>assistant<|end_header_id|>\n\n");
 }
 
-TEST(ChatTemplate, of_chatml_is_plain_turns) {
+TEST(ChatTemplate, in_chatml_is_plain_turns) {
   ChatRequest request = with_system();
   EXPECT_EQ(rendered(kChatml, request),
             "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n"
@@ -121,91 +78,21 @@ TEST(ChatTemplate, of_chatml_is_plain_turns) {
   EXPECT_TRUE(rendered(kChatml, request).ends_with("2+2?<|im_end|>\n"));
 }
 
-const char* const kQwenTools =
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are "
-    "provided with "
-    "function signatures within <tools></tools> XML tags:\n<tools>\n"
-    "{\"type\": \"function\", \"function\": {\"name\": \"go\", \"description\": \"é\"}}"
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
-    "within "
-    "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
-    "<args-json-object>}\n</tool_call><|im_end|>\n";
-
-TEST(ChatTemplate, of_qwen_2_5_has_its_own_system_text_tools_and_tool_answers) {
-  EXPECT_EQ(
-      rendered(kQwen25, conversation()),
-      "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-      "<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\nHello!<|im_end|>\n"
-      "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n");
-  const Json tools = json(R"([{"type":"function","function":{"name":"go","description":"é"}}])");
-  const Json calls = json(R"({"tool_calls":[{"function":{"name":"go","arguments":{"to":[1,2]}}},
-                                            {"name":"go","arguments":{}}]})");
-  ChatRequest request = with_system();
-  request.messages = {{"system", "S"},
-                      {"user", "U"},
-                      {"assistant", "", {}, &calls},
-                      {"tool", "r1"},
-                      {"tool", "r2"}};
-  request.tools = &tools;
-  EXPECT_EQ(rendered(kQwen25, request),
-            std::string("<|im_start|>system\nS\n\n") + kQwenTools +
-                "<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant"
-                "\n<tool_call>\n{\"name\": \"go\", \"arguments\": {\"to\": [1, 2]}}\n</tool_call>"
-                "\n<tool_call>\n{\"name\": \"go\", \"arguments\": {}}\n</tool_call><|im_end|>\n"
-                "<|im_start|>user\n<tool_response>\nr1\n</tool_response>\n<tool_response>\nr2\n"
-                "</tool_response><|im_end|>\n<|im_start|>assistant\n");
-}
-
-TEST(ChatTemplate, of_qwen_3_drops_old_thoughts_and_can_switch_thinking_off) {
-  ChatRequest request = conversation();
-  request.messages[1].content = "<think>\nhm\n</think>\n\nHello!";
-  EXPECT_EQ(rendered(kQwen3, request),
-            "<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\nHello!<|im_end|>\n"
-            "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n");
-  const Json off = json(R"({"enable_thinking":false})");
-  request.variables = &off;
-  EXPECT_TRUE(
-      rendered(kQwen3, request).ends_with("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
-  // Behind the last question the thoughts of a tool call stay.
-  const Json tools = json(R"([{"type":"function","function":{"name":"go","description":"é"}}])");
-  const Json calls = json(
-      R"({"reasoning_content":"\nplan\n","tool_calls":[{"function":{"name":"go","arguments":"{}"}}]})");
-  request.variables = nullptr;
-  request.tools = &tools;
-  request.messages = {{"user", "U"}, {"assistant", "on it", {}, &calls}, {"tool", "done"}};
-  EXPECT_EQ(
-      rendered(kQwen3, request),
-      std::string("<|im_start|>system\n") + kQwenTools +
-          "<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n<think>\nplan\n</think>\n\non it"
-          "\n<tool_call>\n{\"name\": \"go\", \"arguments\": {}}\n</tool_call><|im_end|>\n"
-          "<|im_start|>user\n<tool_response>\ndone\n</tool_response><|im_end|>\n"
-          "<|im_start|>assistant\n");
-}
-
-TEST(ChatTemplate, of_gemma_2_calls_the_assistant_model_and_refuses_a_system_turn) {
+TEST(ChatTemplate, of_model_turns_calls_the_assistant_model_and_refuses_a_system_turn) {
   ChatRequest request = conversation();
   request.bos_token = "<bos>";
-  EXPECT_EQ(rendered(kGemma2, request),
+  EXPECT_EQ(rendered(kModelTurns, request),
             "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\nHello!<end_of_turn>\n"
             "<start_of_turn>user\n2+2?<end_of_turn>\n<start_of_turn>model\n");
-  EXPECT_NE(refusal(kGemma2, with_system()).find("System role not supported"), std::string::npos);
+  EXPECT_NE(refusal(kModelTurns, with_system()).find("System role not supported"),
+            std::string::npos);
   request.messages.erase(request.messages.begin() + 1);
-  EXPECT_NE(refusal(kGemma2, request).find("must alternate"), std::string::npos);
+  EXPECT_NE(refusal(kModelTurns, request).find("must alternate"), std::string::npos);
 }
 
-TEST(ChatTemplate, of_gemma_3_puts_system_text_in_front_of_the_first_turn_and_marks_pictures) {
+TEST(ChatTemplate, with_instructions_has_instructions_tools_and_checked_call_ids) {
   ChatRequest request = with_system();
-  request.bos_token = "<bos>";
-  request.messages[1].parts = {{true, ""}, {false, " What is this? "}};
-  EXPECT_EQ(rendered(kGemma3, request),
-            "<bos><start_of_turn>user\nBe brief.\n\n<start_of_image>What is this?<end_of_turn>\n"
-            "<start_of_turn>model\nHello!<end_of_turn>\n<start_of_turn>user\n2+2?<end_of_turn>\n"
-            "<start_of_turn>model\n");
-}
-
-TEST(ChatTemplate, of_mistral_has_instructions_tools_and_checked_call_ids) {
-  ChatRequest request = with_system();
-  EXPECT_EQ(rendered(kMistral, request),
+  EXPECT_EQ(rendered(kInstructions, request),
             "<s>[INST]  Hi [/INST] Hello!</s>[INST] Be brief.\n\n2+2?[/INST]");
   const Json tools =
       json(R"([{"type":"function","function":{"name":"go","parameters":{"a":1},"return":"x"}}])");
@@ -214,49 +101,28 @@ TEST(ChatTemplate, of_mistral_has_instructions_tools_and_checked_call_ids) {
   const Json answer = json(R"({"tool_call_id":"abcdefghi"})");
   request.messages = {{"user", "U"}, {"assistant", "", {}, &calls}, {"tool", "7", {}, &answer}};
   request.tools = &tools;
-  EXPECT_EQ(rendered(kMistral, request),
+  EXPECT_EQ(rendered(kInstructions, request),
             "<s>[AVAILABLE_TOOLS] [{\"type\": \"function\", \"function\": {\"name\": \"go\", "
             "\"parameters\": {\"a\": 1}}}][/AVAILABLE_TOOLS][INST] U[/INST][TOOL_CALLS] "
             "[{\"name\": \"go\", \"arguments\": {\"a\": 1}, \"id\": \"abcdefghi\"}]</s>"
             "[TOOL_RESULTS] {\"content\": 7, \"call_id\": \"abcdefghi\"}[/TOOL_RESULTS]");
   const Json short_id = json(R"({"tool_call_id":"abc"})");
   request.messages[2].more = &short_id;
-  EXPECT_NE(refusal(kMistral, request).find("length 9"), std::string::npos);
+  EXPECT_NE(refusal(kInstructions, request).find("length 9"), std::string::npos);
 }
 
-TEST(ChatTemplate, of_phi_3_and_smollm_and_smolvlm) {
-  EXPECT_EQ(rendered(kPhi3, with_system()),
+TEST(ChatTemplate, with_role_marks_default_system_text_and_pictures) {
+  EXPECT_EQ(rendered(kRoleMarks, with_system()),
             "<|system|>\nBe brief.<|end|>\n<|user|>\n Hi <|end|>\n<|assistant|>\nHello!<|end|>\n"
             "<|user|>\n2+2?<|end|>\n<|assistant|>\n");
   ChatRequest request = conversation();
   request.messages.resize(1);
-  EXPECT_EQ(
-      rendered(kSmolLm, request),
-      "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
-      "<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(rendered(kDefaultSystem, request),
+            "<|im_start|>system\nYou plan for a robot."
+            "<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n<|im_start|>assistant\n");
   request.messages[0].parts = {{true, ""}, {true, ""}, {false, "Same?"}};
-  EXPECT_EQ(rendered(kSmolVlm, request),
+  EXPECT_EQ(rendered(kPictures, request),
             "<|im_start|>User:<image><image>Same?<end_of_utterance>\nAssistant:");
-}
-
-TEST(ChatTemplate, of_deepseek_v3_joins_system_texts_and_closes_tool_calls) {
-  ChatRequest request = with_system();
-  request.bos_token = "<｜begin▁of▁sentence｜>";
-  request.messages.insert(request.messages.begin() + 1, {"system", "Be kind."});
-  EXPECT_EQ(rendered(kDeepseekV3, request),
-            "<｜begin▁of▁sentence｜>Be brief.\n\nBe kind.<｜User｜> Hi <｜Assistant｜>Hello!"
-            "<｜end▁of▁sentence｜><｜User｜>2+2?<｜Assistant｜>");
-  const Json calls = json(R"({"content":null,"tool_calls":[
-      {"type":"function","function":{"name":"go","arguments":"{\"a\":1}"}},
-      {"type":"function","function":{"name":"stop","arguments":"{}"}}]})");
-  request.messages = {{"user", "U"}, {"assistant", "", {}, &calls}, {"tool", "r1"}, {"tool", "r2"}};
-  EXPECT_EQ(
-      rendered(kDeepseekV3, request),
-      "<｜begin▁of▁sentence｜><｜User｜>U<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
-      "function<｜tool▁sep｜>go\n```json\n{\"a\":1}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>"
-      "function<｜tool▁sep｜>stop\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
-      "<｜end▁of▁sentence｜><｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>r1<｜tool▁output▁end｜>"
-      "\n<｜tool▁output▁begin｜>r2<｜tool▁output▁end｜><｜tool▁outputs▁end｜>");
 }
 
 TEST(ChatTemplate, white_space_goes_where_models_templates_expect_it) {

@@ -62,7 +62,7 @@ std::string byte_bpe_json(const std::vector<std::string>& words) {
          vocab + "},\"merges\":[" + merges + "]}}";
 }
 
-std::filesystem::path vocabulary_dir(const std::string& name) {
+std::filesystem::path vocabularies_dir() {
   const char* named = std::getenv("OUTRIDER_VOCABULARIES");
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
@@ -74,7 +74,11 @@ std::filesystem::path vocabulary_dir(const std::string& name) {
         cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache";
     folder /= "outrider/vocabularies";
   }
-  folder /= name;
+  return folder;
+}
+
+std::filesystem::path vocabulary_dir(const std::string& name) {
+  const std::filesystem::path folder = vocabularies_dir() / name;
   return std::filesystem::exists(folder / "vectors.json") ? folder : std::filesystem::path();
 }
 

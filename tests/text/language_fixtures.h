@@ -24,6 +24,8 @@ LanguageTokenizer byte_piece_tokenizer();
 // The id that stands for one byte in either of the two.
 int32_t byte_id(const LanguageTokenizer& tokenizer, uint8_t byte);
 
+// Where tests/text/vocabularies.sh puts what it fetches: $OUTRIDER_VOCABULARIES, or in the cache.
+std::filesystem::path vocabularies_dir();
 // Folder of one vocabulary that tests/text/vocabularies.sh fetched; empty where there is none.
 // OUTRIDER_VOCABULARIES names another place than the cache.
 std::filesystem::path vocabulary_dir(const std::string& name);
