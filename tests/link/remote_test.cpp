@@ -536,6 +536,30 @@ TEST(Remote, FC45_nothing_is_open_to_the_network_by_default) {
   EXPECT_STREQ(kDefaultListen, "tcp://127.0.0.1:5610");
 }
 
+// FC-45: a page in a browser can make it send a request to this machine, with whatever body. Nothing
+// of it is a message, not even what is one.
+TEST(Remote, FC45_what_a_browser_sends_is_no_message_whatever_is_in_its_body) {
+  Host host("{\"model_family\":\"fake\"}");
+  for (const char* front : {"POST / HTTP/1.1\r\nOrigin: http://other.example\r\n\r\n", "x"}) {
+    auto raw = connect_transport(parse_endpoint(host.endpoint).value(), kClock.now_ns() + kSecond);
+    ASSERT_TRUE(raw);
+    const Piece noise = std::as_bytes(std::span(front, std::strlen(front)));
+    ASSERT_EQ(raw.value()->send({&noise, 1}, kClock.now_ns() + kSecond).io, Io::kDone);
+    wire::Channel page(std::move(raw.value()), kClock);
+    page.send(wire::Hello(), {1, 0, 0, 0}, {}, kClock.now_ns() + kSecond);
+    wire::Incoming in;
+    wire::Got got = wire::Got::kMessage;
+    for (int i = 0; i < 8 && got == wire::Got::kMessage; ++i) {
+      got = page.receive(in, nullptr, kClock.now_ns() + 5 * kSecond);
+      if (got != wire::Got::kMessage) break;
+      EXPECT_EQ(in.header.type, wire::type_of<wire::Bye>()) << "told to go, not answered";
+    }
+    EXPECT_EQ(got, wire::Got::kLost) << "the connection ends";
+  }
+  auto remote = open(provider("link"), host.remote());
+  ASSERT_TRUE(remote);
+}
+
 TEST(Remote, leaves_no_descriptor_and_no_thread_behind) {
   const auto count = [](const char* path) {
     size_t n = 0;

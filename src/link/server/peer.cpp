@@ -55,6 +55,8 @@ Peer::Peer(std::unique_ptr<Transport> transport, const ServerCore& core)
     : core_(&core), channel_(std::move(transport), core.clock), begun_ns_(core.clock.now_ns()) {
   ++core_->counters.peers;
   ++core_->counters.connections;
+  // A page in a browser can make it send a request here, with anything in its body (FC-45).
+  if (channel_.facts().kind == TransportKind::kTcp) channel_.begin_with_header();
   if (core.store != nullptr) store_.emplace(*core.store, channel_, core.clock, kPeerSendNs);
 }
 
@@ -114,7 +116,7 @@ bool Peer::take(const wire::Incoming& in, Got got) {
   if (got == Got::kLost) return false;
   if (got == Got::kRules) {
     ++core_->counters.protocol_errors;
-    return end(Cause::kProtocol, "a message is longer than its type allows");
+    return end(Cause::kProtocol, "no message of this link, or one longer than its type allows");
   }
   if (lease_.instance && lease_.holds()) core_->models.heard(lease_);
   if (got == Got::kCorrupted) return corrupted(in);

@@ -244,10 +244,12 @@ Got Channel::receive(Incoming& out, PayloadPlace* place, int64_t deadline_ns) {
     switch (state_) {
       case State::kHeader:
         if (!find_header()) {
-          if (skipped_in_row_ > kMaxSkippedBytes) return Got::kRules;
+          if (skipped_in_row_ > (header_first_ ? 0 : kMaxSkippedBytes)) return Got::kRules;
           if (const Got got = fill(deadline_ns, out); got != Got::kMessage) return got;
           break;
         }
+        if (header_first_ && skipped_in_row_ > 0) return Got::kRules;
+        header_first_ = false;
         synced_ = true, skipped_in_row_ = 0;
         if (const Got got = check_header(); got != Got::kMessage) {
           out.header = header_;

@@ -33,7 +33,7 @@ enum class Got : uint8_t {
   kCorrupted,  // the header is true, the content is not: nothing of it may be used
   kLate,
   kLost,  // the stream ended: Incoming::io
-  kRules  // a true header that breaks a limit; the stream must end
+  kRules  // a true header that breaks a limit, or no header where one must be: the stream must end
 };
 
 struct Incoming {
@@ -73,6 +73,9 @@ class Channel {
   // [setup] Narrows what the peer may send, and takes memory for the rest of a late message of at
   // most tail_bytes.
   void set_limits(uint64_t max_payload_bytes, size_t tail_bytes);
+  // [setup] The stream must begin with a header: what does not is no link, and nothing behind it is
+  // looked at (kRules). Without it noise in front is skipped, as behind a replug of USB.
+  void begin_with_header() { header_first_ = true; }
   void set_version(uint16_t version) { version_ = version; }
   uint16_t version() const { return version_; }
 
@@ -138,6 +141,7 @@ class Channel {
   bool begun_ = false;
 
   // receiving
+  bool header_first_ = false;  // until there was one
   std::vector<std::byte> in_;
   size_t in_begin_ = 0, in_end_ = 0;
   State state_ = State::kHeader;
