@@ -334,6 +334,21 @@ class HeavySource final : public link::ModelSource {
   };
 };
 
+TEST_F(LinkServed, configured_models_are_held_to_the_memory_budget_too) {
+  link::ModelsLimits limited;
+  limited.memory_budget_bytes = HeavySource::kBytes * 3 / 2;
+  const MonotonicClock clock;
+  link::Models models(limited, clock);
+  ASSERT_GOOD(models.add("first", std::make_unique<HeavySource>(), true));
+  const auto refused = models.add("second", std::make_unique<HeavySource>(), true);
+  EXPECT_EQ(refused.code(), Code::kNoMemory) << refused.error().text;
+  EXPECT_NE(std::string(refused.error().text).find("memory_budget_mb"), std::string::npos);
+  // One that is opened when it is asked for is refused then.
+  ASSERT_GOOD(models.add("later", std::make_unique<HeavySource>(), false));
+  EXPECT_EQ(models.acquire("later", {}).code(), Code::kNoMemory);
+  EXPECT_TRUE(models.acquire("first", {}));
+}
+
 TEST_F(LinkServed, idle_models_make_room_within_the_memory_budget_and_owned_ones_stay) {
   link::ModelsLimits models;
   models.memory_budget_bytes = HeavySource::kBytes * 3 / 2;

@@ -88,6 +88,9 @@ Result<void> Models::add(std::string name, std::unique_ptr<ModelSource> source, 
       return make_error(opened.code(), "model %s: %s", model->name.c_str(), opened.error().text);
   }
   std::scoped_lock lock(lock_);
+  const uint64_t own = model->instances.empty() ? 0 : model->instances[0]->bytes;
+  if (limits_.memory_budget_bytes != 0 && used_bytes() + own > limits_.memory_budget_bytes)
+    return no_room(*model, own);
   models_.push_back(std::move(model));
   return {};
 }
@@ -158,7 +161,7 @@ void Models::close_idle(std::string_view key) {
 // What opening costs is known afterwards. Under lock_.
 Result<void> Models::keep_to_budget(Model& model, const std::shared_ptr<Instance>& opened,
                                     Instances& closed) {
-  if (!model.from_catalog || limits_.memory_budget_bytes == 0) return {};
+  if (limits_.memory_budget_bytes == 0) return {};
   while (used_bytes() > limits_.memory_budget_bytes && close_oldest_idle(closed)) {
   }
   if (used_bytes() <= limits_.memory_budget_bytes) return {};
