@@ -1,6 +1,7 @@
 #include "tandem/answer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -31,6 +32,50 @@ bool finite(uint32_t dtype, std::span<const std::byte> bytes) noexcept {
     default:
       return true;
   }
+}
+
+double half(uint16_t bits) noexcept {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  double size = std::numeric_limits<double>::quiet_NaN();  // an infinity is no number here
+  if (exponent == 0) size = std::ldexp(fraction, -24);
+  if (exponent > 0 && exponent < 31) size = std::ldexp(1024 + fraction, exponent - 25);
+  return bits >> 15 != 0 ? -size : size;
+}
+
+double number(uint32_t dtype, const std::byte* at) noexcept {
+  const auto read = [at](auto value) {
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  };
+  switch (dtype) {
+    case FRT_DTYPE_F32:
+      return read(float{});
+    case FRT_DTYPE_F16:
+      return half(read(uint16_t{}));
+    case FRT_DTYPE_BF16:
+      return std::bit_cast<float>(static_cast<uint32_t>(read(uint16_t{})) << 16);
+    case FRT_DTYPE_I32:
+      return read(int32_t{});
+    case FRT_DTYPE_I64:
+      return static_cast<double>(read(int64_t{}));
+    default:
+      return read(uint8_t{});
+  }
+}
+
+// The largest difference of two values; infinity where one is no number.
+double distance(uint32_t dtype, std::span<const std::byte> a,
+                std::span<const std::byte> b) noexcept {
+  const size_t step = dtype == FRT_DTYPE_U8                                ? 1
+                      : dtype == FRT_DTYPE_F16 || dtype == FRT_DTYPE_BF16 ? 2
+                      : dtype == FRT_DTYPE_I64                             ? 8
+                                                                           : 4;
+  double worst = 0;
+  for (size_t at = 0; at + step <= a.size(); at += step) {
+    const double d = std::fabs(number(dtype, a.data() + at) - number(dtype, b.data() + at));
+    if (!(d <= worst)) worst = std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
+  }
+  return worst;
 }
 
 bool read_output(host::SessionCore& session, const Port& port, uint32_t index,
@@ -79,21 +124,19 @@ void copy_answer(const Answer& from, Answer& to) noexcept {
 }
 
 double answer_distance(std::span<const Port> ports, const Answer& a, const Answer& b) noexcept {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
   double worst = 0;
+  bool any = false;
   for (size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i].dtype != FRT_DTYPE_F32) continue;
     const Output &x = a.outputs[i], &y = b.outputs[i];
     if (x.code != FRT_OK && y.code != FRT_OK) continue;
-    if (x.code != y.code || x.bytes != y.bytes) return std::numeric_limits<double>::infinity();
-    for (uint64_t at = 0; at + sizeof(float) <= x.bytes; at += sizeof(float)) {
-      float p, q;
-      std::memcpy(&p, x.room.data() + at, sizeof p);
-      std::memcpy(&q, y.room.data() + at, sizeof q);
-      const double d = std::fabs(static_cast<double>(p) - static_cast<double>(q));
-      if (!(d <= worst)) worst = std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
-    }
+    if (x.code != y.code || x.bytes != y.bytes || x.bytes == 0) return kNone;
+    const double d = distance(ports[i].dtype, std::span<const std::byte>(x.room).first(x.bytes),
+                              std::span<const std::byte>(y.room).first(y.bytes));
+    any = true;
+    worst = std::max(worst, d);
   }
-  return worst;
+  return any ? worst : kNone;
 }
 
 }  // namespace outrider::tandem

@@ -33,8 +33,8 @@ bool read_answer(host::SessionCore& session, std::span<const Port> ports,
 // [hot] Bytes and codes; both were taken from the same ports.
 void copy_answer(const Answer& from, Answer& to) noexcept;
 
-// [hot] Largest absolute difference of the F32 outputs that both have; infinity when one of them
-// lacks an output, or when the sizes differ.
+// [hot] Largest absolute difference of the outputs that both have, whatever their type; infinity when
+// one of them lacks an output, when the sizes differ, and when nothing could be compared.
 double answer_distance(std::span<const Port> ports, const Answer& a, const Answer& b) noexcept;
 
 }  // namespace outrider::tandem

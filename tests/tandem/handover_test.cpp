@@ -202,13 +202,13 @@ TEST(TandemPorts, every_difference_is_listed) {
             "port extra: the standby has none");
 }
 
-TEST(TandemAnswer, distance_is_of_the_f32_outputs_and_infinite_when_one_is_missing) {
+TEST(TandemAnswer, distance_is_of_all_outputs_and_infinite_when_one_is_missing_or_nothing_is_there) {
   Scripted model(nullptr, {});
   const Ports ports = plan_ports(model.runtime(), {.max_output_bytes = 64}).value();
   Arena arena;
   ASSERT_TRUE(arena.reserve(1 << 16));
   Answer a = take_answer(ports, arena), b = take_answer(ports, arena);
-  EXPECT_EQ(answer_distance(ports.out, a, b), 0) << "both have nothing";
+  EXPECT_TRUE(std::isinf(answer_distance(ports.out, a, b))) << "nothing was compared";
   const float x[4] = {1, 2, 3, 4}, y[4] = {1, 2.25, 3, 3.5};
   for (const auto& [answer, values] : {std::pair{&a, x}, std::pair{&b, y}}) {
     answer->outputs[0].code = 0;
@@ -216,6 +216,27 @@ TEST(TandemAnswer, distance_is_of_the_f32_outputs_and_infinite_when_one_is_missi
     std::memcpy(answer->outputs[0].room.data(), values, sizeof x);
   }
   EXPECT_EQ(answer_distance(ports.out, a, b), 0.5);
+  // The same bytes as other types: a proof of agreement looks at every one of them.
+  const auto as = [&](uint32_t dtype, const void* left, const void* right, uint64_t bytes) {
+    Ports other = ports;
+    other.out[0].dtype = dtype;
+    for (const auto& [answer, values] : {std::pair{&a, left}, std::pair{&b, right}}) {
+      answer->outputs[0].bytes = bytes;
+      std::memcpy(answer->outputs[0].room.data(), values, bytes);
+    }
+    return answer_distance(other.out, a, b);
+  };
+  const uint16_t half_x[] = {0x3C00, 0x0001, 0xC400}, half_y[] = {0x3C00, 0x0001, 0xC200};
+  EXPECT_EQ(as(FRT_DTYPE_F16, half_x, half_y, 6), 1) << "-4 and -3";
+  const uint16_t wide_x[] = {0x3F80, 0x4000}, wide_y[] = {0x3F80, 0x40A0};
+  EXPECT_EQ(as(FRT_DTYPE_BF16, wide_x, wide_y, 4), 3) << "2 and 5";
+  const int32_t int_x[] = {7, -2}, int_y[] = {7, 5};
+  EXPECT_EQ(as(FRT_DTYPE_I32, int_x, int_y, 8), 7);
+  const int64_t long_x[] = {1}, long_y[] = {-1};
+  EXPECT_EQ(as(FRT_DTYPE_I64, long_x, long_y, 8), 2);
+  const uint8_t byte_x[] = {0, 255, 3}, byte_y[] = {0, 0, 3};
+  EXPECT_EQ(as(FRT_DTYPE_U8, byte_x, byte_y, 3), 255);
+  EXPECT_EQ(as(FRT_DTYPE_U8, byte_x, byte_x, 3), 0);
   b.outputs[0].code = FRT_ERR_NOT_READY;
   EXPECT_TRUE(std::isinf(answer_distance(ports.out, a, b)));
 }
