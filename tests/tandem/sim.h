@@ -33,6 +33,7 @@ class SimLead final : public LeadChannel {
   }
 
   Cable cable;
+  int64_t die_at_ns = -1;  // the host dies then, while somebody waits for it; -1: not
   uint64_t n_asked = 0;
 
   // The host dies: what it was working on fails at once, as a reset connection does.
@@ -62,7 +63,10 @@ class SimLead final : public LeadChannel {
       int64_t next = at_ns;
       if (waiting_.kind != JobKind::kNone) next = std::min(next, busy_until_ns_);
       if (!queue_.empty()) next = std::min(next, queue_.front().arrived_ns);
+      const bool dies = die_at_ns >= 0 && die_at_ns <= next;
+      if (dies) next = die_at_ns;
       if (next > clock_->now_ns()) clock_->advance_ns(next - clock_->now_ns());
+      if (dies) die_at_ns = -1, die();
       if (peek() != nullptr) return;
     }
   }
