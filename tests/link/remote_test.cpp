@@ -325,6 +325,36 @@ TEST(Remote, send_and_receive_are_two_stages_and_step_is_both) {
   EXPECT_TRUE(want == got);
 }
 
+// While the host runs, frames come that it has no time for: only the newest of them is ever used.
+TEST(Remote, FC40_frames_that_wait_behind_a_run_are_replaced_by_the_newest) {
+  const std::string config = "{\"model_family\":\"fake\",\"sleep_ms\":250}";
+  Host host(config);
+  auto local = open(provider("fake"), "{\"model_family\":\"fake\"}");
+  auto remote =
+      open(provider("link"), host.remote(",\"plan\":\"send_receive\",\"deadline_ms\":3000"));
+  ASSERT_TRUE(local && remote);
+  Request request;
+  std::vector<float> want, got(12);
+  ASSERT_EQ(request.tick(*remote, got), 0) << remote->last_error();
+  ASSERT_EQ(request.stage(*remote), 0) << remote->last_error();
+  const int64_t before = host.server->counters().replaced_inputs;
+  ASSERT_EQ(remote->run(remote->plan()->stages[0].executor_ref), 0) << remote->last_error();
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // it is at work
+  constexpr int kFrames = 6;
+  for (int i = 0; i < kFrames; ++i) {
+    request.pixels[0] = static_cast<uint8_t>(50 + i);
+    request.state[0] = static_cast<float>(50 + i);
+    ASSERT_EQ(request.stage(*remote), 0) << remote->last_error();
+  }
+  ASSERT_EQ(remote->step(), 0) << remote->last_error();
+  EXPECT_EQ(host.server->counters().replaced_inputs - before, 3 * (kFrames - 1));
+  EXPECT_EQ(counter(*remote, "replaced_inputs"), 3 * (kFrames - 1));
+  uint64_t written = 0;
+  ASSERT_EQ(remote->get_output(3, got.data(), 48, &written), 0);
+  ASSERT_EQ(request.tick(*local, want), 0);
+  EXPECT_TRUE(want == got) << "the newest frame was run";
+}
+
 // ---- faults
 // --------------------------------------------------------------------------------------
 

@@ -67,6 +67,7 @@ int SimRuntime::set_input(uint32_t port, const void* data, uint64_t bytes) noexc
       return error_ = "state: 1 to 16 values", FRT_ERR_SHAPE;
     state_.resize(bytes / 4);
     std::memcpy(state_.data(), data, bytes);
+    world_->staged.push_back(state_[0]);
   }
   has_[port] = true;
   return FRT_OK;

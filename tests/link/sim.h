@@ -118,7 +118,8 @@ struct World final : Dialer {
   Weather weather[2];  // 0: device to host
   wire::Draw draw;
 
-  std::vector<float> runs;  // first state value of each run, in order
+  std::vector<float> runs;    // first state value of each run, in order
+  std::vector<float> staged;  // likewise of each state the runtime was given
   int n_runtimes = 0, n_transports = 0;
   ServerCounters counters;
   std::function<void()> on_event;  // after every step of time

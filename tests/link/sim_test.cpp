@@ -309,6 +309,37 @@ TEST(LinkSim, FC40_the_first_input_is_always_processed_and_none_is_asked_for_twi
   EXPECT_EQ(world.runs[0], 1.0f);
 }
 
+// Of inputs that wait at the host only the newest of each port is handed to the runtime.
+TEST(LinkSim, FC40_a_newer_input_replaces_the_older_one_that_waits_at_the_host) {
+  World world(1);
+  Loop loop(world);
+  ASSERT_TRUE(loop.open());
+  ASSERT_EQ(loop.tick(), Tick::kGood);
+  Device& d = *loop.device();
+  const Frame f = frame_of(2);
+  frt_image_view view{
+      sizeof view, FRT_PIXEL_RGB8, f.picture.data(), f.picture.size(), 4, 4, 0, 0, 0};
+  world.staged.clear();
+  for (int i = 0; i < 5; ++i) {  // none of them is waited for: they arrive together
+    std::vector<float> state = {100.0f + static_cast<float>(i), 2, 3};
+    ASSERT_EQ(d.set_input(2, state.data(), state.size() * 4), Code::kOk);
+    ASSERT_EQ(d.set_input(0, &view, sizeof view), Code::kOk);
+  }
+  ASSERT_EQ(d.run(SimRuntime::kRef), Code::kOk) << d.last_error();
+  EXPECT_EQ(world.staged, std::vector<float>{104});
+  EXPECT_EQ(world.runs.back(), 104.0f);
+  EXPECT_EQ(d.counters().replaced_inputs.load(), 8);
+  EXPECT_EQ(world.counters.replaced_inputs.load(), 8);
+  float out[4] = {};
+  uint64_t written = 0;
+  ASSERT_EQ(d.get_output(3, out, sizeof out, &written), Code::kOk);
+  const auto want = SimRuntime::compute(f.picture, "move 1", {104, 2, 3});
+  EXPECT_EQ(std::memcmp(out, want.data(), 16), 0);
+  // Inputs of a run that was asked for are its own: what comes after it does not take their place.
+  ASSERT_EQ(loop.tick(), Tick::kGood) << loop.why;
+  EXPECT_EQ(d.counters().replaced_inputs.load(), 8);
+}
+
 TEST(LinkSim, a_silent_host_is_noticed_and_named) {
   World world(1);
   Loop loop(world);
@@ -442,6 +473,7 @@ TEST(LinkSim, soak_keeps_every_frame_and_no_memory) {
   for (uint64_t i = 0; i < n; ++i) {
     ASSERT_EQ(loop.tick(), Tick::kGood) << "tick " << i << ": " << loop.why;
     world.runs.clear();
+    world.staged.clear();
   }
   EXPECT_EQ(loop.device()->counters().connects.load(), 1);
   EXPECT_EQ(loop.device()->counters().late_answers.load(), 0);

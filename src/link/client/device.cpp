@@ -156,7 +156,7 @@ void Device::adopt(std::unique_ptr<Connection> connection, uint32_t epoch) {
           tail, static_cast<uint64_t>(std::max<int64_t>(fixed_bytes(port), 0)) + (16 << 10));
   connection_->channel().set_limits(kMaxOutputBytes, std::min(tail, kMaxTailBytes));
   epoch_ = epoch;
-  n_inputs_ = 0;
+  n_inputs_ = n_replaced_ = 0;
   run_open_ = outputs_ready_ = false;
   for (PortState& port : ports_) port.failed = port.taken = false;
   backoff_ns_ = kFirstBackoffNs;

@@ -39,6 +39,7 @@ struct DeviceCounters {
   std::atomic<int64_t> runs{0}, failed_runs{0}, refused_inputs{0}, late_refusals{0};
   std::atomic<int64_t> inputs_sent{0}, inputs_waited{0}, pushed_outputs{0}, read_outputs{0};
   std::atomic<int64_t> late_answers{0}, stale_answers{0};
+  std::atomic<int64_t> replaced_inputs{0};  // a newer one took their place in the host's queue
   std::atomic<int64_t> connects{0}, reconnects{0}, dial_failures{0};
   std::atomic<int64_t> lost[wire::kLastCause + 1] = {};  // by cause
   // Of the last run, ns: until RUN was sent, to the host, waiting there, running, back, all of it;
@@ -144,7 +145,7 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
   std::string host_text_;
   std::unique_ptr<Connection> connection_;
   std::atomic<uint32_t> state_{kLost}, token_{0};
-  uint32_t epoch_ = 0, n_inputs_ = 0;
+  uint32_t epoch_ = 0, n_inputs_ = 0, n_replaced_ = 0;  // of this epoch
 
   std::vector<PortState> ports_;
   wire::Input input_;

@@ -51,6 +51,8 @@ Code Device::finish_run(int64_t deadline_ns) noexcept {
   if (in.header.type != wire::type_of<wire::RunReply>() || !wire::decode(in.body, run_reply_))
     return lost(Cause::kProtocol, "the answer to the run is none");
   note_times(in);
+  counters_.replaced_inputs += run_reply_.n_replaced - std::min(n_replaced_, run_reply_.n_replaced);
+  n_replaced_ = run_reply_.n_replaced;
   if (run_reply_.code != 0) return refuse(run_reply_.code, run_reply_.text);
   size_t at = 0;
   cached_.clear();

@@ -18,6 +18,8 @@ namespace outrider::link {
 inline constexpr int64_t kHelloNs = 5'000'000'000;         // HELLO must be here by then
 inline constexpr int64_t kPeerSilenceNs = 10'000'000'000;  // nothing for so long: the peer is gone
 inline constexpr int64_t kPeerSendNs = 2'000'000'000;      // a peer that does not read is dropped
+inline constexpr int kMostGathered =
+    64;  // messages that are looked at before what waits is applied
 inline constexpr uint64_t kMaxVariableBytes = uint64_t{16} << 20;
 inline constexpr uint64_t kMaxPictureBytes = uint64_t{64} << 20;
 
@@ -81,6 +83,7 @@ class Peer final : private wire::PayloadPlace {
   };
 
   bool take(const wire::Incoming& in, wire::Got got);
+  bool take_newer();
   bool corrupted(const wire::Incoming& in);
   bool on_hello(const wire::Incoming& in);
   bool on_open(const wire::Incoming& in);
@@ -95,6 +98,9 @@ class Peer final : private wire::PayloadPlace {
   bool send_status(uint64_t request_id);
   bool on_bye();
   bool on_power_off(const wire::Incoming& in);
+
+  bool waits_for_drain() const { return !order_.empty() && !queued_.waits; }
+  void replace_by_newer(size_t slot);
 
   void show();
   void take_buffers();
@@ -152,6 +158,9 @@ class Peer final : private wire::PayloadPlace {
   wire::RunReply reply_;
   wire::Input input_;
 };
+
+// A line of a runtime as it travels: cut, without control characters.
+void set_text(wire::Line& line, const char* text);
 
 template <class M>
 bool Peer::answer(const M& message, uint64_t request_id, std::span<const Piece> payload) {

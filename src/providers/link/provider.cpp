@@ -111,6 +111,7 @@ uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
       {"read_outputs", c.read_outputs},
       {"late_answers", c.late_answers},
       {"stale_answers", c.stale_answers},
+      {"replaced_inputs", c.replaced_inputs},
       {"connects", c.connects},
       {"reconnects", c.reconnects},
       {"dial_failures", c.dial_failures},
