@@ -1,6 +1,8 @@
 // provider_link.so in front of a server with the fake provider, over real sockets: the same answers
 // as the fake in this process, verb for verb and byte for byte; and what threads do to each other.
+#include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -13,6 +15,7 @@
 #include "hot_counter.h"
 #include "link/client/connection.h"
 #include "link/server/server.h"
+#include "link/transport/tcp.h"
 #include "link/wire/codec.h"
 #include "outrider/ext/status.h"
 
@@ -491,6 +494,55 @@ TEST(Remote, a_ping_is_answered_during_a_run_and_status_waits_behind_frames) {
                                    wire::type_of<wire::StatusReply>()}));
 }
 
+// Four megabytes are asked for and not read: the answer of a run stands behind one piece of them,
+// in the system's buffers, and the host does not wait for its peer.
+TEST(Remote, telemetry_stands_before_a_frame_in_one_piece_at_most) {
+  Host host("{\"model_family\":\"fake\",\"require_inputs\":0}");
+  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int room = 64 << 10;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(parse_endpoint(host.endpoint).value().port);
+  ASSERT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+  ::fcntl(fd.get(), F_SETFL, O_NONBLOCK);
+  auto stream = adopt_tcp_stream(std::move(fd));
+  ASSERT_TRUE(stream);
+  wire::Channel channel(std::move(stream.value()), kClock);
+  const auto due = [] { return kClock.now_ns() + 5 * kSecond; };
+  wire::Incoming in;
+  channel.send(wire::Hello(), {1, 0, 0, 0}, {}, due());
+  ASSERT_EQ(channel.receive(in, nullptr, due()), wire::Got::kMessage);
+  channel.set_version(wire::kVersion);
+  wire::Open open;
+  open.model.assign("default");
+  channel.send(open, {2, 0, 0, 0}, {}, due());
+  ASSERT_EQ(channel.receive(in, nullptr, due()), wire::Got::kMessage);
+  wire::Probe probe;
+  probe.return_bytes = wire::Probe::kMaxBytes;
+  channel.send(probe, {3, 0, 0, 0}, {}, due());
+  channel.send(wire::Status(), {4, 0, 0, 0}, {}, due());
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));  // whatever fits is under way
+  wire::Run run;
+  run.kind = 1;
+  channel.send(run, {5, 1, 0, 0}, {}, due());
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  uint64_t before = 0, after = 0;
+  bool answered = false, looked = false;
+  while (after + before < wire::Probe::kMaxBytes || !looked) {
+    ASSERT_EQ(channel.receive(in, nullptr, due()), wire::Got::kMessage) << before << " " << after;
+    if (in.header.request_id == 5) answered = true;
+    if (in.header.request_id == 4) looked = true;
+    if (in.header.request_id == 3) (answered ? after : before) += in.header.payload_bytes;
+    ASSERT_LE(in.header.payload_bytes, wire::Channel::kTelemetryPieceBytes);
+  }
+  EXPECT_TRUE(answered);
+  // The receive buffer of this end, which the system may double and more, and one piece.
+  EXPECT_LE(before, uint64_t{512} << 10) << "of four megabytes";
+  EXPECT_EQ(before + after, wire::Probe::kMaxBytes);
+}
+
 TEST(Remote, a_peer_that_never_reads_disturbs_nobody_else) {
   Host host("{\"model_family\":\"fake\",\"action_steps\":4000,\"action_dim\":64}");
   auto stuck = connect_transport(parse_endpoint(host.endpoint).value(), kClock.now_ns() + kSecond);
@@ -566,8 +618,8 @@ TEST(Remote, FC45_nothing_is_open_to_the_network_by_default) {
   EXPECT_STREQ(kDefaultListen, "tcp://127.0.0.1:5610");
 }
 
-// FC-45: a page in a browser can make it send a request to this machine, with whatever body. Nothing
-// of it is a message, not even what is one.
+// FC-45: a page in a browser can make it send a request to this machine, with whatever body.
+// Nothing of it is a message, not even what is one.
 TEST(Remote, FC45_what_a_browser_sends_is_no_message_whatever_is_in_its_body) {
   Host host("{\"model_family\":\"fake\"}");
   for (const char* front : {"POST / HTTP/1.1\r\nOrigin: http://other.example\r\n\r\n", "x"}) {

@@ -127,6 +127,7 @@ class World::End final : public Transport {
   }
   void shut() noexcept override { c_->open = false; }
   const TransportFacts& facts() const noexcept override { return facts_; }
+  size_t unsent_bytes() const noexcept override { return c_->pipe[side_].in_flight; }
 
  private:
   World* world_;

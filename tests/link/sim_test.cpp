@@ -340,6 +340,67 @@ TEST(LinkSim, FC40_a_newer_input_replaces_the_older_one_that_waits_at_the_host) 
   EXPECT_EQ(d.counters().replaced_inputs.load(), 8);
 }
 
+// A device that looks and measures while it drives: its answers are on their way in one piece at
+// most when a frame comes.
+TEST(LinkSim, telemetry_never_delays_a_frame_by_more_than_one_piece) {
+  for (const uint16_t newest : {uint16_t{1}, wire::kVersion}) {
+    World world(1);
+    world.weather[0].jitter_ns = world.weather[1].jitter_ns = 0;
+    world.weather[1].bytes_per_s = 2'000'000;  // 64 KiB: 33 ms; what is measured: 1 s
+    world.weather[1].window = 4 << 20;
+    DeviceName name;
+    name.client_id = 5;
+    name.newest_version = newest;
+    LinkError why;
+    Dialer& dialer = world;
+    auto c = outrider::link::Connection::make(dialer, world.device_clock, name,
+                                              world.now_ns + kSecond, why);
+    ASSERT_TRUE(c) << why.error.text;
+    const auto due = [&] { return world.now_ns + 3 * kSecond; };
+    wire::Channel& channel = c->channel();
+    wire::Incoming in;
+    wire::Open open;
+    open.model.assign("default");
+    uint64_t id = c->next_request();
+    channel.send(open, {id, 0, 0, 0}, {}, due());
+    ASSERT_EQ(c->wait(id, in, nullptr, nullptr, due()), wire::Got::kMessage);
+    constexpr uint32_t kProbed = 2'000'000;
+    wire::Probe probe;
+    probe.return_bytes = kProbed;
+    const uint64_t probe_id = c->next_request(), status_id = c->next_request();
+    channel.send(probe, {probe_id, 0, 0, 0}, {}, due());
+    channel.send(wire::Status(), {status_id, 0, 0, 0}, {}, due());
+    uint32_t probed = 0;
+    int n_status = 0, n_faults = 0;
+    struct Count final : outrider::link::Connection::Others {
+      std::function<void(const wire::Incoming&)> f;
+      void other(const wire::Incoming& m) override { f(m); }
+    } others;
+    others.f = [&](const wire::Incoming& m) {
+      if (m.header.request_id == probe_id && m.header.type == wire::type_of<wire::ProbeReply>())
+        probed += m.header.payload_bytes;
+      if (m.header.request_id == status_id) ++n_status;
+      if (m.header.type == wire::type_of<wire::Fault>()) ++n_faults;
+    };
+    for (int i = 0; i < 6; ++i) {
+      world.run_until(world.now_ns + 30 * kMs);
+      wire::Run run;
+      run.kind = 1;
+      const int64_t begin = world.now_ns;
+      id = c->next_request();
+      channel.send(run, {id, 1, 0, 0}, {}, due());
+      ASSERT_EQ(c->wait(id, in, nullptr, &others, due()), wire::Got::kMessage);
+      EXPECT_LE(world.now_ns - begin, 33 * kMs + 3 * kMs) << "frame " << i;
+    }
+    const int64_t until = world.now_ns + 10 * kSecond;  // the rest comes where no frame does
+    while (world.now_ns < until && (n_status == 0 || (newest > 1 && probed < kProbed)))
+      if (channel.receive(in, nullptr, world.now_ns + kSecond) == wire::Got::kMessage) others.f(in);
+    EXPECT_EQ(n_status, 1);
+    EXPECT_EQ(probed, newest > 1 ? kProbed : 0u);
+    EXPECT_EQ(n_faults, newest > 1 ? 0 : 1) << "an old device is refused in words";
+  }
+}
+
 TEST(LinkSim, a_silent_host_is_noticed_and_named) {
   World world(1);
   Loop loop(world);
@@ -418,7 +479,7 @@ TEST(LinkSim, versions_are_negotiated_or_refused_in_words) {
   auto only_new = world.open_device(config);
   ASSERT_FALSE(only_new);
   EXPECT_EQ(only_new.code(), Code::kDevice);
-  EXPECT_NE(only_new.error().message().find("the device speaks 7 to 7, this host 1 to 1"),
+  EXPECT_NE(only_new.error().message().find("the device speaks 7 to 7, this host 1 to 2"),
             std::string_view::npos)
       << only_new.error().text;
 }

@@ -1,13 +1,19 @@
 // Streams as the system makes them: TCP over the loopback interface, and the in-process loopback.
 #include "link/transport/transport.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <fstream>
 #include <thread>
 
 #include "link/transport/loopback.h"
+#include "link/transport/tcp.h"
 
 namespace outrider::link {
 namespace {
@@ -170,6 +176,79 @@ TEST_P(TransportKinds, leaves_no_descriptor_behind) {
   const size_t before = n_descriptors();
   for (int i = 0; i < 20; ++i) Ends ends = connect_ends(GetParam());
   EXPECT_EQ(n_descriptors(), before);
+}
+
+// ---- what the system was told
+// --------------------------------------------------------------------
+
+int option(int fd, int level, int name) {
+  int value = -1;
+  socklen_t n = sizeof value;
+  return ::getsockopt(fd, level, name, &value, &n) == 0 ? value : -1;
+}
+
+// The descriptor of this process whose peer is `port` on this machine.
+int fd_to(uint16_t port) {
+  for (int fd = 3; fd < 256; ++fd) {
+    sockaddr_in peer{};
+    socklen_t n = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &n) == 0 &&
+        peer.sin_family == AF_INET && ntohs(peer.sin_port) == port)
+      return fd;
+  }
+  return -1;
+}
+
+TEST(Tcp, both_ends_have_their_options_and_their_urgency) {
+  auto listener = listen_transport(parse_endpoint("tcp://127.0.0.1:0").value());
+  ASSERT_TRUE(listener);
+  const Endpoint endpoint = parse_endpoint(listener.value()->endpoint()).value();
+  auto device = connect_transport(endpoint, steady_now_ns() + kSecond);
+  auto host = listener.value()->accept(steady_now_ns() + kSecond);
+  ASSERT_TRUE(device && host);
+  int most = 0;
+  std::ifstream("/proc/sys/net/core/wmem_max") >> most;
+  const int device_fd = fd_to(endpoint.port);
+  ASSERT_GE(device_fd, 0);
+  sockaddr_in here{};
+  socklen_t n = sizeof here;
+  ASSERT_EQ(::getsockname(device_fd, reinterpret_cast<sockaddr*>(&here), &n), 0);
+  const int host_fd = fd_to(ntohs(here.sin_port));
+  ASSERT_GE(host_fd, 0);
+  for (const auto& [fd, stream] :
+       {std::pair(device_fd, device.value().get()), std::pair(host_fd, host.value().get())}) {
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+    EXPECT_EQ(option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPIDLE), kTcpKeepIdleS);
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPINTVL), kTcpKeepIntervalS);
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPCNT), kTcpKeepProbes);
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), kTcpUserTimeoutMs);
+    // The system doubles what it is asked for, for its own use.
+    EXPECT_EQ(option(fd, SOL_SOCKET, SO_SNDBUF), 2 * std::min(kTcpSendBufferBytes, most));
+    EXPECT_NE(::fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+    EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+    constexpr int kLowDelay = 0x10, kThroughput = 0x08;
+    stream->set_urgency(Urgency::kBulk);
+    EXPECT_EQ(option(fd, IPPROTO_IP, IP_TOS), kThroughput);
+    const int bulk = option(fd, SOL_SOCKET, SO_PRIORITY);
+    stream->set_urgency(Urgency::kUrgent);
+    EXPECT_EQ(option(fd, IPPROTO_IP, IP_TOS), kLowDelay);
+    EXPECT_GT(option(fd, SOL_SOCKET, SO_PRIORITY), bulk);
+  }
+}
+
+TEST_P(TransportKinds, what_was_sent_and_not_taken_is_known) {
+  const Ends ends = connect_ends(GetParam());
+  EXPECT_EQ(ends.a->unsent_bytes(), 0u);
+  const auto bytes = pattern(16 << 20);  // beyond what the reader's system takes by itself
+  const Piece piece = bytes;
+  const Moved sent = ends.a->send({&piece, 1}, steady_now_ns() + 100 * kMs);
+  EXPECT_GT(ends.a->unsent_bytes(), 0u);
+  std::vector<std::byte> into(sent.bytes);
+  ASSERT_EQ(receive_all(*ends.b, into), sent.bytes);
+  for (int i = 0; i < 200 && ends.a->unsent_bytes() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(ends.a->unsent_bytes(), 0u);
 }
 
 TEST(Listener, ends_a_wait_by_deadline_and_by_shut) {

@@ -29,10 +29,14 @@ TEST(Wire, every_message_survives_the_trip) {
 TEST(Wire, every_message_is_refused_when_cut_anywhere) {
   for_each_message([]<class M>() {
     for (uint64_t seed = 0; seed < 20; ++seed) {
-      const auto whole = bytes_of(sample<M>(seed));
+      const M sent = sample<M>(seed);
+      const auto whole = bytes_of(sent);
+      const size_t oldest = bytes_of(sent, kOldestVersion).size();
       for (size_t n = 0; n < whole.size(); n += n < 600 ? 1 : 97) {
         M got;
         auto read = decode(std::span(whole).first(n), got);
+        // What an older peer sends ends where the newer fields, whole words, begin.
+        if (n >= oldest && (n - oldest) % 4 == 0) continue;
         ASSERT_FALSE(read) << M::wire_table().kind.name << " took " << n << " of " << whole.size();
         ASSERT_EQ(read.code(), Code::kInvalid);
         ASSERT_NE(read.error().message().find(M::wire_table().kind.name), std::string_view::npos);

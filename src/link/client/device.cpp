@@ -155,6 +155,8 @@ void Device::adopt(std::unique_ptr<Connection> connection, uint32_t epoch) {
       tail = std::max<uint64_t>(
           tail, static_cast<uint64_t>(std::max<int64_t>(fixed_bytes(port), 0)) + (16 << 10));
   connection_->channel().set_limits(kMaxOutputBytes, std::min(tail, kMaxTailBytes));
+  connection_->channel().set_carries_frames();
+  connection_->channel().transport().set_urgency(Urgency::kUrgent);
   epoch_ = epoch;
   n_inputs_ = n_replaced_ = 0;
   run_open_ = outputs_ready_ = false;

@@ -56,7 +56,11 @@ Result<double> throughput(Connection& connection, const Clock& clock, const Prob
     wire::Incoming in;
     in.io = io;
     if (io != Io::kDone && io != Io::kLate) return loss(in, Got::kLost, "throughput was measured");
-    const Got got = connection.wait(id, in, nullptr, nullptr, due);
+    Got got = Got::kMessage;
+    wire::ProbeReply reply;
+    do got = connection.wait(id, in, nullptr, nullptr, due);
+    while (got == Got::kMessage && in.header.type == wire::type_of<wire::ProbeReply>() &&
+           wire::decode(in.body, reply) && reply.left_bytes > 0);
     if (got == Got::kLate) break;
     if (got != Got::kMessage && got != Got::kCorrupted)
       return loss(in, got, "throughput was measured");

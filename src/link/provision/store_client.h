@@ -9,7 +9,9 @@ namespace outrider::link {
 class StoreClient final : public StoreLink {
  public:
   // A connection whose host answered with kFeatureStore; outlives the client.
-  explicit StoreClient(Connection& connection) : connection_(connection) {}
+  explicit StoreClient(Connection& connection) : connection_(connection) {
+    connection_.channel().transport().set_urgency(Urgency::kBulk);  // frames go first on a cable
+  }
 
   Result<void> send(const wire::StorePush& push, uint64_t request_id, int64_t deadline_ns) override;
   Result<void> send(const wire::StoreChunk& chunk, std::span<const std::byte> payload,

@@ -233,6 +233,8 @@ class SecureTransport final : public Transport {
 
   void shut() noexcept override { inner_->shut(); }
   const TransportFacts& facts() const noexcept override { return facts_; }
+  size_t unsent_bytes() const noexcept override { return inner_->unsent_bytes(); }
+  void set_urgency(Urgency urgency) noexcept override { inner_->set_urgency(urgency); }
 
  private:
   static void skip(std::span<const Piece> pieces, size_t& piece, size_t& offset,

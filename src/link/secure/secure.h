@@ -13,7 +13,8 @@
 // u16 pad, then XChaCha20-Poly1305 (libsodium's secretstream) of at most kRecordBytes, then pad
 // zeros; a record that was changed, dropped, doubled or moved ends the stream (Io::kBroken),
 // nothing of it is delivered. On a medium with a grid (USB) each part of the hand shake and each
-// record is filled up to it; an offer says the grid of its sender. Such a stream has no grid itself.
+// record is filled up to it; an offer says the grid of its sender. Such a stream has no grid
+// itself.
 #pragma once
 #include <array>
 #include <string>

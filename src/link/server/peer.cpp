@@ -1,4 +1,5 @@
-// Connection, hello, open, telemetry. Inputs and runs: peer_frames.cpp.
+// Connection, hello, open. Inputs: peer_inputs.cpp, runs: peer_frames.cpp, telemetry:
+// peer_telemetry.cpp.
 #include "link/server/peer.h"
 
 #include <algorithm>
@@ -15,7 +16,6 @@ using wire::Got;
 namespace {
 
 constexpr uint64_t kUnknownPortBytes = 64 << 10;
-constexpr std::array<std::byte, 64 << 10> kZeros{};
 
 uint64_t dtype_bytes(uint32_t dtype) {
   static constexpr uint64_t kBytes[] = {1, 4, 2, 2, 4, 8};
@@ -71,17 +71,19 @@ bool Peer::pump(int64_t deadline_ns) {
   std::unique_lock lock(io_);
   if (over_) return false;
   wire::Incoming in;
+  if (later_.waits()) deadline_ns = std::min(deadline_ns, core_->clock.now_ns() + kTelemetryNs);
   const Got got = channel_.receive(in, this, deadline_ns);
   const int64_t now = core_->clock.now_ns();
   if (got == Got::kLate) {
     if (channel_.has_tail()) channel_.flush(now);
+    if (!serve_telemetry()) over_ = true;
     if (!said_hello_ && now - begun_ns_ > kHelloNs) return end(Cause::kDeadline, "no hello came");
     // A device that waits for a run, or for the store to read a file, sends nothing meanwhile.
     if (now - std::max(channel_.last_received_ns(), work_ended_ns_) > kPeerSilenceNs) {
       ++core_->counters.silent_peers;
       return end(Cause::kDeadline, "nothing was heard of you");
     }
-    return true;
+    return !over_;
   }
   if (!take(in, got) || !take_newer()) over_ = true;
   if (!over_ && !drain()) over_ = true;
@@ -299,6 +301,8 @@ void Peer::take_buffers() {
   stage_done_.assign(plan == nullptr ? 0 : plan->n_stages, false);
   constexpr uint64_t kMaxTail = 1 << 20;
   channel_.set_limits(most_in, std::min<uint64_t>(out_bytes_ + 4096, kMaxTail));
+  channel_.set_carries_frames();
+  channel_.transport().set_urgency(Urgency::kUrgent);
 }
 
 void Peer::describe(wire::OpenReply& reply) const {
@@ -350,6 +354,10 @@ bool Peer::on_store(const wire::Incoming& in) {
     state.text.assign("this connection has a model open; push on one of its own");
     return answer(state, in.header.request_id);
   }
+  if (lease_.instance)  // it would hold the frames up
+    return fault(Cause::kNone, Code::kInvalid, type, 0, in.header.request_id,
+                 "this connection has a model open; ask the store on one of its own");
+  channel_.transport().set_urgency(Urgency::kBulk);
   if (wire::StoreRemove remove;
       type == wire::type_of<wire::StoreRemove>() && wire::decode(in.body, remove))
     core_->models.close_idle(remove.sha256.view());
@@ -370,81 +378,6 @@ void Peer::prune_idle() {
   for (const std::string& sha256 : surplus.value()) core_->models.close_idle(sha256);
   if (auto pruned = core_->store->prune(keep); !pruned)
     log_line(LogLevel::kWarn, "serve: %s", pruned.error().text);
-}
-
-// ---- telemetry: after every frame that is here
-// ---------------------------------------------------
-
-bool Peer::on_telemetry(const wire::Incoming& in) {
-  uint32_t return_bytes = 0;
-  if (in.header.type == wire::type_of<wire::Probe>()) {
-    wire::Probe probe;
-    if (!wire::decode(in.body, probe)) return end(Cause::kProtocol, "a broken PROBE");
-    return_bytes = probe.return_bytes;
-  }
-  if (!busy() && !channel_.has_buffered()) return send_telemetry(in.header, return_bytes);
-  has_later_ = true;
-  later_ = in.header;
-  later_return_bytes_ = return_bytes;
-  return true;
-}
-
-bool Peer::send_telemetry(const wire::Header& asked, uint32_t return_bytes) {
-  if (asked.type == wire::type_of<wire::Status>()) return send_status(asked.request_id);
-  wire::ProbeReply reply;
-  reply.received_bytes = asked.payload_bytes;
-  std::vector<Piece> pieces;
-  for (uint32_t left = return_bytes; left > 0;) {
-    const auto n = std::min<uint32_t>(left, kZeros.size());
-    pieces.push_back(std::span(kZeros).first(n));
-    left -= n;
-  }
-  return answer(reply, asked.request_id, pieces);
-}
-
-bool Peer::send_status(uint64_t request_id) {
-  auto reply = std::make_unique<wire::StatusReply>();
-  const ServerCounters& c = core_->counters;
-  const std::pair<const char*, const std::atomic<int64_t>*> rows[] = {
-      {"peers", &c.peers},
-      {"connections", &c.connections},
-      {"refused_peers", &c.refused_peers},
-      {"inputs", &c.inputs},
-      {"replaced_inputs", &c.replaced_inputs},
-      {"refused_inputs", &c.refused_inputs},
-      {"lost_inputs", &c.lost_inputs},
-      {"runs", &c.runs},
-      {"failed_runs", &c.failed_runs},
-      {"late_runs", &c.late_runs},
-      {"stale", &c.stale},
-      {"corrupted", &c.corrupted},
-      {"protocol_errors", &c.protocol_errors},
-      {"slow_peers", &c.slow_peers},
-      {"silent_peers", &c.silent_peers},
-      {"pushed_bytes", &c.pushed_bytes}};
-  for (const auto& [name, value] : rows) {
-    wire::Counter& counter = reply->counters.add();
-    counter.name.assign(name);
-    counter.value = value->load(std::memory_order_relaxed);
-  }
-  if (core_->status != nullptr) reply->json.assign(core_->status(core_->user));
-  return answer(*reply, request_id);
-}
-
-std::string Peer::json() const {
-  std::scoped_lock lock(shown_lock_);
-  const wire::ChannelCounters& c = shown_.counters;
-  const int64_t heard_ms = (core_->clock.now_ns() - shown_.heard_ns) / 1'000'000;
-  return "{\"peer\":" + json_text(channel_.facts().peer) +
-         ",\"kind\":" + json_text(kind_name(channel_.facts().kind)) +
-         ",\"name\":" + json_text(shown_.name) + ",\"model\":" + json_text(shown_.model) +
-         ",\"epoch\":" + std::to_string(shown_.epoch) +
-         ",\"owner\":" + (shown_.owner ? "true" : "false") +
-         ",\"uploading\":" + (shown_.uploading ? "true" : "false") +
-         ",\"heard_ms\":" + std::to_string(heard_ms) +
-         ",\"received_bytes\":" + std::to_string(c.received_bytes) +
-         ",\"sent_bytes\":" + std::to_string(c.sent_bytes) +
-         ",\"corrupted\":" + std::to_string(c.corrupted) + "}";
 }
 
 }  // namespace outrider::link

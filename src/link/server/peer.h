@@ -18,6 +18,7 @@ namespace outrider::link {
 inline constexpr int64_t kHelloNs = 5'000'000'000;         // HELLO must be here by then
 inline constexpr int64_t kPeerSilenceNs = 10'000'000'000;  // nothing for so long: the peer is gone
 inline constexpr int64_t kPeerSendNs = 2'000'000'000;      // a peer that does not read is dropped
+inline constexpr int64_t kTelemetryNs = 2'000'000;  // how soon a piece that waits is tried again
 inline constexpr int kMostGathered =
     64;  // messages that are looked at before what waits is applied
 inline constexpr uint64_t kMaxVariableBytes = uint64_t{16} << 20;
@@ -77,6 +78,12 @@ class Peer final : private wire::PayloadPlace {
     uint64_t request_id = 0;
     int64_t received_ns = 0;
   };
+  struct Telemetry {  // waits until no frame does; a newer one of its kind replaces it
+    bool status = false, probe = false;
+    uint64_t status_id = 0, probe_id = 0;
+    uint32_t received_bytes = 0, left_bytes = 0;
+    bool waits() const { return status || probe; }
+  };
   struct Refusal {  // of an input nobody waited for; fails the next run
     int32_t code = 0;
     wire::Line text;
@@ -94,8 +101,9 @@ class Peer final : private wire::PayloadPlace {
   bool on_store(const wire::Incoming& in);
   void prune_idle();
   bool on_telemetry(const wire::Incoming& in);
-  bool send_telemetry(const wire::Header& asked, uint32_t return_bytes);
-  bool send_status(uint64_t request_id);
+  bool serve_telemetry();
+  bool send_probe_piece();
+  bool send_status();
   bool on_bye();
   bool on_power_off(const wire::Incoming& in);
 
@@ -116,6 +124,8 @@ class Peer final : private wire::PayloadPlace {
   size_t collect(uint64_t push, wire::RunReply& reply);
   void void_inputs(const char* why);
 
+  template <class M>
+  bool tell(const M& message, uint64_t request_id, std::span<const Piece> payload);
   template <class M>
   bool answer(const M& message, uint64_t request_id, std::span<const Piece> payload = {});
   bool fault(wire::Cause cause, Code code, uint16_t about, uint32_t port, uint64_t request_id,
@@ -148,9 +158,7 @@ class Peer final : private wire::PayloadPlace {
   std::vector<uint32_t> order_;      // pending ports in order of arrival
   std::vector<bool> stage_done_;
   QueuedRun queued_;
-  wire::Header later_;  // STATUS or PROBE that waits until no frame does; a newer one replaces it
-  uint32_t later_return_bytes_ = 0;
-  bool has_later_ = false;
+  Telemetry later_;
   Refusal refusal_;
   uint32_t n_inputs_ = 0, n_replaced_ = 0;
   std::unique_ptr<std::byte[]> out_;
@@ -169,6 +177,16 @@ bool Peer::answer(const M& message, uint64_t request_id, std::span<const Piece> 
   const int64_t due = busy() ? now : now + kPeerSendNs;
   const Io io = channel_.send(message, {request_id, lease_.epoch, 0, 0}, payload, due);
   if (io == Io::kDone || (busy() && io == Io::kLate)) return true;
+  if (io == Io::kLate) ++core_->counters.slow_peers;
+  return false;
+}
+
+// Telemetry: without a runtime a slow peer is waited for, with one nobody is (see Channel).
+template <class M>
+bool Peer::tell(const M& message, uint64_t request_id, std::span<const Piece> payload) {
+  const int64_t due = core_->clock.now_ns() + (lease_.instance ? 0 : kPeerSendNs);
+  const Io io = channel_.send(message, {request_id, lease_.epoch, 0, 0}, payload, due);
+  if (io == Io::kDone || (lease_.instance && io == Io::kLate)) return true;
   if (io == Io::kLate) ++core_->counters.slow_peers;
   return false;
 }

@@ -97,11 +97,7 @@ bool Peer::drain() {
     if (!execute(run)) return false;
     if (!order_.empty()) return drain();
   }
-  if (has_later_ && !channel_.has_buffered()) {
-    has_later_ = false;
-    return send_telemetry(later_, later_return_bytes_);
-  }
-  return !over_;
+  return !over_ && serve_telemetry();
 }
 
 void Peer::apply(Pending& pending) {

@@ -1,7 +1,11 @@
 #include "link/transport/socket_stream.h"
 
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/ip.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -132,6 +136,26 @@ Moved SocketStream::receive(std::span<std::byte> into, int64_t deadline_ns) noex
 // Wakes both directions: poll reports a hang-up, recv gives 0, sendmsg EPIPE.
 void SocketStream::shut() noexcept {
   if (!shut_.exchange(true, std::memory_order_acq_rel)) ::shutdown(fd_.get(), SHUT_RDWR);
+}
+
+size_t SocketStream::unsent_bytes() const noexcept {
+  int bytes = 0;
+  return ::ioctl(fd_.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0 ? static_cast<size_t>(bytes) : 0;
+}
+
+// Type of service and the queueing class of this machine (bands of pfifo_fast, prio).
+void SocketStream::set_urgency(Urgency urgency) noexcept {
+  if (facts_.kind != TransportKind::kTcp) return;
+  constexpr int kBulkClass = 2, kUrgentClass = 6;  // TC_PRIO_BULK, TC_PRIO_INTERACTIVE
+  const int service = urgency == Urgency::kUrgent ? IPTOS_LOWDELAY
+                      : urgency == Urgency::kBulk ? IPTOS_THROUGHPUT
+                                                  : 0;
+  const int queue = urgency == Urgency::kUrgent ? kUrgentClass
+                    : urgency == Urgency::kBulk ? kBulkClass
+                                                : 0;
+  if (::setsockopt(fd_.get(), IPPROTO_IP, IP_TOS, &service, sizeof service) != 0)
+    ::setsockopt(fd_.get(), IPPROTO_IPV6, IPV6_TCLASS, &service, sizeof service);
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_PRIORITY, &queue, sizeof queue);
 }
 
 Result<std::unique_ptr<Listener>> SocketListener::make(Fd socket, std::string endpoint,

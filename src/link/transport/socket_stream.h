@@ -31,6 +31,8 @@ class SocketStream final : public Transport {
   Moved receive(std::span<std::byte> into, int64_t deadline_ns) noexcept override;
   void shut() noexcept override;
   const TransportFacts& facts() const noexcept override { return facts_; }
+  size_t unsent_bytes() const noexcept override;  // TCP: what is not acknowledged
+  void set_urgency(Urgency urgency) noexcept override;
 
  private:
   Io ended(int error) const noexcept;

@@ -62,6 +62,8 @@ struct TransportFacts {
 // A piece of memory to be sent, in order. Empty pieces are allowed.
 using Piece = std::span<const std::byte>;
 
+enum class Urgency : uint8_t { kBulk, kNormal, kUrgent };  // models; unknown yet; frames
+
 class Transport {
  public:
   Transport() = default;
@@ -85,6 +87,13 @@ class Transport {
   virtual void shut() noexcept = 0;
 
   virtual const TransportFacts& facts() const noexcept = 0;
+
+  // [any] Bytes that send took and that did not reach the peer's system yet, as far as the medium
+  // tells; 0 where it does not.
+  virtual size_t unsent_bytes() const noexcept { return 0; }
+  // [any] What this stream carries, so that the system puts one stream before another where several
+  // share a cable. Media with one stream do nothing.
+  virtual void set_urgency(Urgency) noexcept {}
 };
 
 // Waits for peers at one endpoint. One thread accepts; shut() from any thread.

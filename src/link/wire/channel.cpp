@@ -60,6 +60,10 @@ std::span<std::byte> Channel::room_for(size_t body_bytes) {
 Io Channel::send_encoded(uint16_t type, size_t body_bytes, const Outgoing& facts,
                          std::span<const Piece> payload, int64_t deadline_ns) {
   begun_ = false;
+  if (carries_frames_ && message_info(type)->kind.priority == Priority::kTelemetry) {
+    if (!is_idle()) return Io::kLate;
+    deadline_ns = clock_->now_ns();
+  }
   if (const Io io = flush(deadline_ns); io != Io::kDone) return io;
   const std::span<const std::byte> body = std::span(out_).subspan(kHeaderBytes, body_bytes);
   Header header;
@@ -81,6 +85,8 @@ Io Channel::send_encoded(uint16_t type, size_t body_bytes, const Outgoing& facts
     pieces_.push_back(piece);
   }
   OUTRIDER_ASSERT(payload_bytes <= kMaxPayloadBytes);
+  OUTRIDER_ASSERT(!carries_frames_ || payload_bytes <= kTelemetryPieceBytes ||
+                  message_info(type)->kind.priority != Priority::kTelemetry);
   header.payload_bytes = static_cast<uint32_t>(payload_bytes);
   header.pad_bytes =
       pad_for(kHeaderBytes + body_bytes + payload_bytes, transport_->facts().pad_grid_bytes);

@@ -64,6 +64,8 @@ struct ChannelCounters {
 class Channel {
  public:
   static constexpr size_t kReadBytes = 16 << 10;
+  // What may stand in front of a frame: payload of one piece of telemetry.
+  static constexpr uint32_t kTelemetryPieceBytes = 64 << 10;
   // Without a header for so long in a row the stream is no link.
   static constexpr uint64_t kMaxSkippedBytes = uint64_t{1} << 28;
 
@@ -76,6 +78,9 @@ class Channel {
   // [setup] The stream must begin with a header: what does not is no link, and nothing behind it is
   // looked at (kRules). Without it noise in front is skipped, as behind a replug of USB.
   void begin_with_header() { header_first_ = true; }
+  // [setup] Frames travel here from now on: telemetry is only sent in pieces of at most
+  // kTelemetryPieceBytes, without waiting, and only while is_idle().
+  void set_carries_frames() { carries_frames_ = true; }
   void set_version(uint16_t version) { version_ = version; }
   uint16_t version() const { return version_; }
 
@@ -93,12 +98,14 @@ class Channel {
   // [hot] Sends what is left of a late message. kDone when nothing is left.
   Io flush(int64_t deadline_ns) noexcept;
   bool has_tail() const { return tail_at_ < tail_.size(); }
+  // [hot] Everything that was sent has reached the peer, as far as the medium tells.
+  bool is_idle() const noexcept { return !has_tail() && transport_->unsent_bytes() == 0; }
 
   // [hot] The next message, of any known type. Messages of unknown types are skipped (answered with
   // FAULT when the peer asks for that). `place` may be nullptr: payloads are thrown away.
   Got receive(Incoming& out, PayloadPlace* place, int64_t deadline_ns);
-  // [hot] The place that was given belongs to its owner again: the rest of a payload that is still on
-  // its way is thrown away.
+  // [hot] The place that was given belongs to its owner again: the rest of a payload that is still
+  // on its way is thrown away.
   void forget_place() noexcept { keep_payload_ = false, place_ = {}; }
   // Bytes of a further message are already here.
   bool has_buffered() const { return in_begin_ < in_end_; }
@@ -138,7 +145,7 @@ class Channel {
   std::vector<std::byte> tail_;
   size_t tail_at_ = 0;
   uint32_t next_sequence_ = 1;
-  bool begun_ = false;
+  bool begun_ = false, carries_frames_ = false;
 
   // receiving
   bool header_first_ = false;  // until there was one

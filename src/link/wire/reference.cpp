@@ -72,6 +72,11 @@ one by one until there is one (at most 256 MiB in a row, then the connection end
 than the table (room for the fields of a newer peer), ends the connection. Buffers are sized by the runtime's own
 ports, not by what a peer says.
 
+**Priority.** On a connection with a runtime telemetry never waits in front of a frame: the host answers STATUS and
+PROBE only while nothing else is on its way to the device, a PROBE_REPLY in pieces of at most 65,536 bytes, and STORE
+messages are refused there. Between connections the system decides; a TCP connection with a runtime asks it for low
+delay, one with an upload for throughput.
+
 **Clocks.** Both sides stamp every message with their monotonic clock and send back the last stamp they received and
 when. Four stamps give the offset of the two clocks, bounded by half of what the round trip cost; the estimate follows
 every exchange.

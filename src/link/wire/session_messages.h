@@ -92,11 +92,15 @@ struct Probe {
 };
 
 struct ProbeReply {
-  uint32_t received_bytes = 0;
+  uint32_t received_bytes = 0, left_bytes = 0;
   static constexpr auto wire_table() {
     return table({"PROBE_REPLY", 15, Sender::kHost, Priority::kTelemetry, Probe::kMaxBytes,
-                  "The payload is zeros."},
-                 field<&ProbeReply::received_bytes>("received_bytes", "payload that came"));
+                  "The payload is zeros. From version 2 on it comes in pieces."},
+                 field<&ProbeReply::received_bytes>("received_bytes", "payload that came"),
+                 field<&ProbeReply::left_bytes>(
+                     "left_bytes",
+                     "payload that is still to come, in further PROBE_REPLY of the same request",
+                     {.since = 2, .max = Probe::kMaxBytes}));
   }
   bool operator==(const ProbeReply&) const = default;
 };

@@ -28,7 +28,7 @@
 namespace outrider::link::wire {
 
 // The newest version this build speaks, and the oldest it still talks to.
-inline constexpr uint16_t kVersion = 1;
+inline constexpr uint16_t kVersion = 2;
 inline constexpr uint16_t kOldestVersion = 1;
 
 // ---- kinds of fields ---------------------------------------------------------------------------
@@ -108,8 +108,8 @@ constexpr Field<kMember> field(const char* name, const char* help, FieldRules ru
 }
 
 enum class Sender : uint8_t { kDevice, kHost, kBoth };
-// Telemetry never stands in front of a frame: a sender puts kFrame first, and kTelemetry only when
-// nothing else waits (see link/wire/channel.h).
+// Telemetry never stands in front of a frame: on a connection with a runtime it goes in bounded
+// pieces, and only while nothing else is on its way (see link/wire/channel.h).
 enum class Priority : uint8_t { kFrame, kControl, kTelemetry };
 
 struct Kind {

@@ -111,6 +111,7 @@ class GadgetStream final : public Transport {
   Moved receive(std::span<std::byte> into, int64_t deadline_ns) noexcept override;
   void shut() noexcept override { core_->fail(Io::kShut), core_->end = Io::kShut; }
   const TransportFacts& facts() const noexcept override { return facts_; }
+  size_t unsent_bytes() const noexcept override { return unsent_bytes_.load(); }
 
  private:
   bool reap(int64_t until_ns) noexcept;
@@ -121,7 +122,7 @@ class GadgetStream final : public Transport {
   const std::shared_ptr<Core> core_;
   GadgetStreamOptions options_;
   TransportFacts facts_;
-  size_t unsent_bytes_ = 0;
+  std::atomic<size_t> unsent_bytes_{0};
   std::thread reader_;
 };
 

@@ -287,6 +287,13 @@ bool HostSession::wait_first_byte(int64_t until_ns) noexcept {
   return heard();
 }
 
+size_t HostSession::unsent_bytes() noexcept {
+  std::lock_guard lock(write_mutex_);
+  size_t bytes = 0;
+  for (uint64_t i = n_written_; i < n_queued_; ++i) bytes += outgoing_[i % kHostWriteSlots].bytes;
+  return bytes;
+}
+
 bool HostSession::wait_finished(int64_t until_ns) noexcept {
   std::unique_lock lock(state_mutex_);
   return wait_until(state_changed_, lock, until_ns, [&] { return finished_; });
@@ -323,6 +330,7 @@ class HostStream final : public Transport {
     session_->end(Io::kShut);
   }
   const TransportFacts& facts() const noexcept override { return facts_; }
+  size_t unsent_bytes() const noexcept override { return session_->unsent_bytes(); }
 
  private:
   const std::shared_ptr<HostSession> session_;

@@ -41,6 +41,7 @@ class HostSession {
   Moved send(std::span<const Piece> pieces, int64_t deadline_ns) noexcept;
   Moved receive(std::span<std::byte> into, int64_t deadline_ns) noexcept;
   void end(Io io) noexcept;  // the first end wins
+  size_t unsent_bytes() noexcept;
 
   // True when a byte has come; false at the deadline or when the session ended without one.
   bool wait_first_byte(int64_t until_ns) noexcept;
