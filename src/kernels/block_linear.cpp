@@ -54,19 +54,22 @@ struct BlockJob {
 };
 
 // Every row alone: its words go between those of the other rows of its tile.
-void quantize(const BlockJob& job, ThreadPool& pool, uint32_t* out) noexcept {
+void quantize(const BlockJob& job, ThreadPool& pool, const BlockScratch& scratch,
+              uint32_t* out) noexcept {
   const View<const float>& x = job.product.x;
-  const auto rows = [&](Range range) {
+  const auto rows = [&](Range range, int t) {
+    float* room = scratch.normed + t * scratch.normed_values;
     for (int64_t row = range.first; row < range.last; ++row) {
       const int64_t longer = job.tiles.n_longer * (job.tiles.base + 1);
       const int64_t tile = row < longer ? row / (job.tiles.base + 1)
                                         : job.tiles.n_longer + (row - longer) / job.tiles.base;
-      job.kernels.quantize(job.format, x.row(row), job.n_blocks, job.tiles.rows(tile),
+      job.kernels.quantize(job.format, left_row(job.table, job.product, row, room), job.n_blocks,
+                           job.tiles.rows(tile),
                            out + job.offset(tile, 0) + (row - job.tiles.first(tile)));
     }
   };
-  if (x.rows == 1 || x.rows * x.cols <= kAloneValues) return rows({0, x.rows});
-  pool.run([&](int t) { rows(part_of(x.rows, t, job.n_threads)); });
+  if (x.rows == 1 || x.rows * x.cols <= kAloneValues) return rows({0, x.rows}, 0);
+  pool.run([&](int t) { rows(part_of(x.rows, t, job.n_threads), t); });
 }
 
 // One thread's way through its panels. Outer to inner: chunks of panels whose sums fit the buffer,
@@ -171,7 +174,7 @@ void run_blocks(const KernelTable& table, ThreadPool& pool, const BlockScratch& 
   OUTRIDER_ASSERT(block_activation_bytes(product.x.rows, product.x.cols) <=
                   static_cast<int64_t>(scratch.activations.size()));
   auto* activations = reinterpret_cast<uint32_t*>(scratch.activations.data());
-  quantize(job, pool, activations);
+  quantize(job, pool, scratch, activations);
   // Whole groups a thread while there are many of them.
   const int64_t units_a_group = job.group / job.unit;
   const int64_t grain = job.n_units >= 8 * units_a_group * job.n_threads ? units_a_group : 1;

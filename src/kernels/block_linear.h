@@ -11,6 +11,8 @@ struct BlockScratch {
   std::span<std::byte> activations;  // rows * n_in * 44 / 32 bytes and more
   std::byte* sums;                   // sums_bytes for each thread, 64-byte aligned
   int64_t sums_bytes;
+  float* normed;  // normed_values for each thread: a row behind its norm
+  int64_t normed_values;
 };
 
 // Bytes of activations for so many rows of n_in values.

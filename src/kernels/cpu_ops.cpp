@@ -72,18 +72,18 @@ class CpuOps final : public Ops {
   int n_threads() const override { return pool_->n_threads(); }
   const char* kernel_table() const override { return table_.name; }
 
-  void linear(View<const float> x, const Weight& w, const LinearOut& out) noexcept override {
+  void linear(const LinearIn& x, const Weight& w, const LinearOut& out) noexcept override {
     OUTRIDER_ASSERT((w.format & kPackPaired) == 0);
-    linear_.run({x, w, out});
+    linear_.run({x.x, w, out, x.norm});
   }
 
-  void gated_linear(View<const float> x, const Weight& gate_up, Activation activation,
+  void gated_linear(const LinearIn& x, const Weight& gate_up, Activation activation,
                     View<float> y) noexcept override {
     OUTRIDER_ASSERT((gate_up.format & kPackPaired) != 0);
     LinearOut out;
     out.y = y;
     out.activation = activation;
-    linear_.run({x, gate_up, out});
+    linear_.run({x.x, gate_up, out, x.norm});
   }
 
   void product(View<const float> a, View<const float> b, bool transposed,
@@ -108,7 +108,7 @@ class CpuOps final : public Ops {
     weight.data = packed;
     LinearOut out;
     out.y = y;
-    linear_.run({a, weight, out});
+    linear_.run({a, weight, out, {}});
   }
 
   void correlate(const Correlation& c) noexcept override {

@@ -86,7 +86,9 @@ struct LinearRunner::Job {
     if (widen) k_block = std::min(k_block, kWidenKBlock);
     if (format == PackFormat::kInt8) group = std::max(group, int8_group());
     pack_units = tiles.n_tiles;
-    if (format != PackFormat::kInt8) pack_units *= (p.x.cols + kPackSegment - 1) / kPackSegment;
+    // A scale or a norm needs all of a row, so such a row is not shared between threads.
+    if (format != PackFormat::kInt8 && p.norm.kind == RowNorm::Kind::kNone)
+      pack_units *= (p.x.cols + kPackSegment - 1) / kPackSegment;
     share(n_threads);
   }
 
@@ -180,6 +182,9 @@ Result<void> LinearRunner::reserve(int64_t max_rows, int64_t max_in) {
     return make_error(Code::kNoMemory, "kernels: scratch for %lld rows of %lld cannot be addressed",
                       static_cast<long long>(max_rows), static_cast<long long>(max_in));
   OUTRIDER_TRY(activations_.reserve(static_cast<size_t>(values) * sizeof(float)));
+  normed_cols_ = std::max(normed_cols_, (max_in + 15) / 16 * 16);
+  OUTRIDER_TRY(normed_.reserve(static_cast<size_t>(normed_cols_ * kTileMaxRows) * sizeof(float) *
+                               static_cast<size_t>(pool_.n_threads())));
   OUTRIDER_TRY(row_scales_.reserve(static_cast<size_t>(max_rows) * sizeof(float)));
   OUTRIDER_TRY(widened_.reserve(static_cast<size_t>(kWidenPanels * kWidenKBlock * kPanelLanes * 4) *
                                 pool_.n_threads()));
@@ -196,39 +201,66 @@ void LinearRunner::run(const Product& product) noexcept {
   OUTRIDER_ASSERT(static_cast<size_t>(x.rows) * static_cast<size_t>(x.cols + 1) * sizeof(float) <=
                   activations_.bytes());
   if (block_of(static_cast<PackFormat>(product.w.format & kPackFormatMask)) >= 0)
-    return run_blocks(
-        table_, pool_,
-        {{activations_.data(), activations_.bytes()}, tiles_.data(), kTileBufferBytes}, product);
+    return run_blocks(table_, pool_,
+                      {{activations_.data(), activations_.bytes()},
+                       tiles_.data(),
+                       kTileBufferBytes,
+                       reinterpret_cast<float*>(normed_.data()),
+                       normed_cols_ * kTileMaxRows},
+                      product);
   Job job(product, table_, pool_.n_threads());
   const bool alone = job.is_small();
   if (alone) job.share(1);
   if (alone || job.pack_units == 1 || x.rows * x.cols <= kAlonePackValues) {
-    pack(job, {0, job.pack_units});
+    pack(job, {0, job.pack_units}, 0);
     if (alone) return multiply(job, 0);
     return pool_.run([&](int t) { multiply(job, t); });
   }
-  pool_.run_in_two([&](int t) { pack(job, part_of(job.pack_units, t, pool_.n_threads())); },
+  pool_.run_in_two([&](int t) { pack(job, part_of(job.pack_units, t, pool_.n_threads()), t); },
                    [&](int t) { multiply(job, t); });
 }
 
-void LinearRunner::pack(const Job& job, Range units) noexcept {
+const float* left_row(const KernelTable& table, const Product& product, int64_t row,
+                      float* room) noexcept {
+  const float* x = product.x.row(row);
+  const RowNorm& norm = product.norm;
+  switch (norm.kind) {
+    case RowNorm::Kind::kNone:
+      return x;
+    case RowNorm::Kind::kRms:
+      table.rms_norm_row(x, norm.scale, norm.shift, norm.eps, product.x.cols, room);
+      return room;
+    case RowNorm::Kind::kLayer:
+      table.layer_norm_row(x, norm.scale, norm.shift, norm.eps, product.x.cols, room);
+      return room;
+  }
+  return x;
+}
+
+void LinearRunner::pack(const Job& job, Range units, int thread_index) noexcept {
+  const int64_t n_segments = job.pack_units / job.tiles.n_tiles;
+  float* room =
+      reinterpret_cast<float*>(normed_.data()) + thread_index * kTileMaxRows * normed_cols_;
   for (int64_t unit = units.first; unit < units.last; ++unit) {
+    const int64_t tile = unit / n_segments;
+    const float* rows[kTileMaxRows];
+    for (int64_t r = 0; r < job.tiles.rows(tile); ++r)
+      rows[r] = left_row(table_, job.product, job.tiles.first(tile) + r, room + r * normed_cols_);
     if (job.format == PackFormat::kInt8) {
-      quantize_rows(job, unit);
+      quantize_rows(job, rows, tile);
     } else {
-      const int64_t n_segments = job.pack_units / job.tiles.n_tiles;
-      pack_rows(job, unit / n_segments, unit % n_segments * kPackSegment);
+      const int64_t k = unit % n_segments * kPackSegment, all = job.product.x.cols;
+      pack_rows(job, rows, tile, k, n_segments == 1 ? all : std::min(kPackSegment, all - k));
     }
   }
 }
 
-// A segment of k of a row tile's activations.
-void LinearRunner::pack_rows(const Job& job, int64_t tile, int64_t k) noexcept {
-  const View<const float>& x = job.product.x;
-  const int64_t n = std::min(kPackSegment, x.cols - k);
+// Columns [k, k + n) of a row tile.
+void LinearRunner::pack_rows(const Job& job, const float* const* whole, int64_t tile, int64_t k,
+                             int64_t n) noexcept {
   const auto n_rows = static_cast<int32_t>(job.tiles.rows(tile));
   const float* rows[kTileMaxRows];
-  for (int32_t r = 0; r < n_rows; ++r) rows[r] = x.row(job.tiles.first(tile) + r) + k;
+  for (int32_t r = 0; r < n_rows; ++r) rows[r] = whole[r] + k;
   auto* out = activations_.data() + job.activation_offset(tile, k);
   if (job.tile_format == kTileBf16Dot) {
     table_.pack_bf16(rows, n_rows, n, reinterpret_cast<uint16_t*>(out));
@@ -238,26 +270,21 @@ void LinearRunner::pack_rows(const Job& job, int64_t tile, int64_t k) noexcept {
   }
 }
 
-// A row's scale needs all of the row, so a row tile is not shared between threads here; its second
-// reading finds it in the cache.
-// Left apart: a norm in front could hand its row's largest value over. The search for it is 0.5 to
-// 1.1 % of such a product's time (docs/design/kernels.md, fusion).
-void LinearRunner::quantize_rows(const Job& job, int64_t tile) noexcept {
-  const View<const float>& x = job.product.x;
+// A row's scale needs all of the row; its second reading finds it in the cache, and so does the
+// first behind a norm.
+void LinearRunner::quantize_rows(const Job& job, const float* const* rows, int64_t tile) noexcept {
   auto* row_scales = reinterpret_cast<float*>(row_scales_.data());
-  OUTRIDER_ASSERT(static_cast<size_t>(x.rows) * sizeof(float) <= row_scales_.bytes());
+  const int64_t n = job.product.x.cols;
+  OUTRIDER_ASSERT(static_cast<size_t>(job.product.x.rows) * sizeof(float) <= row_scales_.bytes());
   const auto n_rows = static_cast<int32_t>(job.tiles.rows(tile));
-  const float* rows[kTileMaxRows];
   float inverse[kTileMaxRows];
   for (int32_t r = 0; r < n_rows; ++r) {
-    const int64_t row = job.tiles.first(tile) + r;
-    rows[r] = x.row(row);
-    const Int8Scale scale = int8_scale(table_.amax_row(rows[r], x.cols));
-    row_scales[row] = scale.scale;
+    const Int8Scale scale = int8_scale(table_.amax_row(rows[r], n));
+    row_scales[job.tiles.first(tile) + r] = scale.scale;
     inverse[r] = scale.inverse;
   }
   auto* out = reinterpret_cast<uint8_t*>(activations_.data() + job.activation_offset(tile, 0));
-  table_.pack_int8(rows, n_rows, x.cols, inverse, table_.int8_shift, out);
+  table_.pack_int8(rows, n_rows, n, inverse, table_.int8_shift, out);
 }
 
 // One thread's way through its part of a product. Outer to inner: rows that share a pass, some

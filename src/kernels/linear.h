@@ -25,7 +25,13 @@ struct Product {
   View<const float> x;
   Weight w;
   LinearOut out;
+  RowNorm norm;  // of x
 };
+
+// Row `row` of the product's left side as it is multiplied: its own, or normalised in `room`
+// (x.cols floats).
+const float* left_row(const KernelTable& table, const Product& product, int64_t row,
+                      float* room) noexcept;
 
 // The widest tile of `format` with that many rows that is not wider than max_panels; sets *panels.
 TileFn widest_tile(const KernelTable& table, TileFormat format, int64_t rows, int64_t max_panels,
@@ -49,14 +55,17 @@ class LinearRunner {
  private:
   struct Job;
   class Walk;
-  void pack(const Job& job, Range units) noexcept;
-  void pack_rows(const Job& job, int64_t tile, int64_t k) noexcept;
-  void quantize_rows(const Job& job, int64_t tile) noexcept;
+  void pack(const Job& job, Range units, int thread_index) noexcept;
+  void pack_rows(const Job& job, const float* const* rows, int64_t tile, int64_t k,
+                 int64_t n) noexcept;
+  void quantize_rows(const Job& job, const float* const* rows, int64_t tile) noexcept;
   void multiply(const Job& job, int thread_index) noexcept;
 
   const KernelTable& table_;
   ThreadPool& pool_;
   Scratch activations_, row_scales_, tiles_, widened_;
+  Scratch normed_;  // a row tile a thread
+  int64_t normed_cols_ = 0;
 };
 
 }  // namespace outrider

@@ -160,12 +160,12 @@ void LlmRun::layer(size_t i, int64_t n) noexcept {
   const LlmConfig& c = model_->config;
   const LlmLayer& layer = model_->layers[i];
   const View<float> x(x_, n, c.width), y(y_, n, c.width), mlp(mlp_, n, c.mlp);
+  const RowNorm norm2{RowNorm::Kind::kRms, layer.norm2.data(), nullptr, c.norm_eps};
   ops_->rms_norm(x, layer.norm1.data(), nullptr, c.norm_eps, y);
   attend(i, n);
   branch(View<const float>(att_, n, c.q_width()), layer.o.w, layer.o.bias_or_null(),
          layer.post_norm1);
-  ops_->rms_norm(x, layer.norm2.data(), nullptr, c.norm_eps, y);
-  ops_->gated_linear(y, layer.gate_up, c.activation, mlp);
+  ops_->gated_linear({x, norm2}, layer.gate_up, c.activation, mlp);
   branch(mlp, layer.down, nullptr, layer.post_norm2);
 }
 
@@ -225,10 +225,9 @@ void LlmRun::attend(size_t i, int64_t n) noexcept {
 
 void LlmRun::compute_logits(int64_t row) noexcept {
   const LlmConfig& c = model_->config;
-  const View<float> x(x_ + row * c.width, 1, c.width), y(y_, 1, c.width),
-      logits(logits_.data(), 1, c.vocab);
-  ops_->rms_norm(x, model_->norm.data(), nullptr, c.norm_eps, y);
-  ops_->linear(y, model_->output, {.y = logits});
+  const View<float> x(x_ + row * c.width, 1, c.width), logits(logits_.data(), 1, c.vocab);
+  const RowNorm norm{RowNorm::Kind::kRms, model_->norm.data(), nullptr, c.norm_eps};
+  ops_->linear({x, norm}, model_->output, {.y = logits});
   if (!(c.logit_cap > 0)) return;
   for (float& v : logits_) v /= c.logit_cap;
   ops_->activate(logits, Activation::kTanh);

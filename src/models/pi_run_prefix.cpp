@@ -5,6 +5,13 @@
 #include "models/pi_run.h"
 
 namespace outrider {
+namespace {
+
+RowNorm stored_norm(const std::vector<float>& scale) {
+  return {RowNorm::Kind::kRms, scale.data(), nullptr, 1e-6f};
+}
+
+}  // namespace
 
 void PiRun::embed_text(std::span<const int32_t> tokens, float* out) noexcept {
   const Matrix& embed = model_->embed;
@@ -40,11 +47,9 @@ void PiRun::attend(const GemmaConfig& config, View<float> qkv, const KvCache& ca
 
 // What follows attention in a layer with stored norms.
 void PiRun::finish_layer(const GemmaLayer& layer, View<float> attended, View<float> x) noexcept {
-  const View<float> y(prefix_y_, x.rows, x.cols),
-      mlp(prefix_mlp_, x.rows, model_->config.backbone.mlp);
+  const View<float> mlp(prefix_mlp_, x.rows, model_->config.backbone.mlp);
   ops_->linear(attended, layer.o, {.y = x, .add = true});
-  ops_->rms_norm(x, layer.norm2.data(), nullptr, 1e-6f, y);
-  ops_->gated_linear(y, layer.gate_up, Activation::kGeluTanh, mlp);
+  ops_->gated_linear({x, stored_norm(layer.norm2)}, layer.gate_up, Activation::kGeluTanh, mlp);
   ops_->linear(mlp, layer.down, {.y = x, .add = true});
 }
 
@@ -52,13 +57,11 @@ void PiRun::backbone_layer(size_t i) noexcept {
   const GemmaConfig& config = model_->config.backbone;
   const GemmaLayer& layer = model_->backbone[i];
   const int64_t n = n_prefix_, kv_width = config.kv_width();
-  const float eps = 1e-6f;
-  const View<float> x(prefix_, n, config.width), y(prefix_y_, n, config.width);
-  ops_->rms_norm(x, layer.norm1.data(), nullptr, eps, y);
+  const LinearIn x(View<float>(prefix_, n, config.width), stored_norm(layer.norm1));
   const bool last = i + 1 == model_->backbone.size(), fast = model_->config.is_fast();
   if (last && !fast) {
     const View<float> kv(prefix_qkv_, n, 2 * kv_width);
-    ops_->linear(y, layer.qkv, {.y = kv});
+    ops_->linear(x, layer.qkv, {.y = kv});
     ops_->rope(kv.cols_from(0, kv_width), static_cast<int32_t>(config.head_dim), rope_.cos(0, n),
                rope_.sin(0, n));
     ops_->kv_store(caches_[i], 0, kv.cols_from(0, kv_width), kv.cols_from(kv_width, kv_width));
@@ -68,9 +71,9 @@ void PiRun::backbone_layer(size_t i) noexcept {
   const int64_t from = last ? n - 1 : 0;
   const View<float> qkv(prefix_qkv_, n, config.q_width() + 2 * kv_width),
       att(prefix_att_, n - from, config.q_width());
-  ops_->linear(y, layer.qkv, {.y = qkv});
+  ops_->linear(x, layer.qkv, {.y = qkv});
   attend(config, qkv, caches_[i], {.n_keys = n, .asks_from = from}, nullptr, att);
-  finish_layer(layer, att, x.rows_from(from, n - from));
+  finish_layer(layer, att, View<float>(prefix_, n, config.width).rows_from(from, n - from));
 }
 
 void PiRun::encode_prefix(std::span<const int32_t> tokens) noexcept {

@@ -95,14 +95,19 @@ void PiRun::expert_layer(size_t i, int64_t step) noexcept {
   const View<float> mlp(suffix_mlp_, n, config.mlp);
   TimedRows parts[3];
   const size_t n_parts = timed_rows(step, parts);
-  const auto norm = [&](const std::vector<float>& stored,
-                        const std::vector<Modulation>& modulation) {
-    if (!adaptive) return ops_->rms_norm(h, stored.data(), nullptr, eps, y);
+  // Where rows are modulated for several times a product cannot take the norm along.
+  const auto normed = [&](const std::vector<float>& stored,
+                          const std::vector<Modulation>& modulation) {
+    if (!adaptive) return LinearIn(h, {RowNorm::Kind::kRms, stored.data(), nullptr, eps});
+    if (n_parts == 1)
+      return LinearIn(h, {RowNorm::Kind::kRms, modulation[i].scale(parts[0].time),
+                          modulation[i].shift(parts[0].time), eps});
     for (size_t p = 0; p < n_parts; ++p) {
       const auto [first, rows, time] = parts[p];
       ops_->rms_norm(h.rows_from(first, rows), modulation[i].scale(time), modulation[i].shift(time),
                      eps, y.rows_from(first, rows));
     }
+    return LinearIn(y);
   };
   // h += gate * (in W)
   const auto branch = [&](View<float> in, const Weight& w,
@@ -114,13 +119,11 @@ void PiRun::expert_layer(size_t i, int64_t step) noexcept {
                    {.y = h.rows_from(first, rows), .add = true, .gate = modulation[i].gate(time)});
     }
   };
-  norm(layer.norm1, m.modulation1);
-  ops_->linear(y, layer.qkv, {.y = qkv});
+  ops_->linear(normed(layer.norm1, m.modulation1), layer.qkv, {.y = qkv});
   attend(config, qkv, caches_[i],
          {.slot = n_prefix_, .position = n_prefix_, .n_keys = n_prefix_ + n}, visible_.data(), att);
   branch(att, layer.o, m.modulation1);
-  norm(layer.norm2, m.modulation2);
-  ops_->gated_linear(y, layer.gate_up, Activation::kGeluTanh, mlp);
+  ops_->gated_linear(normed(layer.norm2, m.modulation2), layer.gate_up, Activation::kGeluTanh, mlp);
   branch(mlp, layer.down, m.modulation2);
 }
 

@@ -32,8 +32,10 @@ void PiRun::vision_layer(const VisionLayer& layer, int64_t n_views) noexcept {
   const float eps = 1e-6f;
   const View<float> h(vision_h_, rows, width), y(vision_y_, rows, width);
   const View<float> qkv(vision_qkv_, rows, 3 * width), mlp(vision_mlp_, rows, v.mlp);
-  ops_->layer_norm(h, layer.ln1.weight.data(), layer.ln1.bias.data(), eps, y);
-  ops_->linear(y, layer.qkv.w, {.y = qkv, .bias = layer.qkv.bias.data()});
+  const auto normed = [&](const auto& norm) {
+    return LinearIn(h, {RowNorm::Kind::kLayer, norm.weight.data(), norm.bias.data(), eps});
+  };
+  ops_->linear(normed(layer.ln1), layer.qkv.w, {.y = qkv, .bias = layer.qkv.bias.data()});
   for (int64_t i = 0; i < n_views; ++i) {
     const View<float> mine = qkv.rows_from(i * tokens, tokens);
     ops_->kv_store(vision_cache_, 0, mine.cols_from(width, width),
@@ -47,9 +49,8 @@ void PiRun::vision_layer(const VisionLayer& layer, int64_t n_views) noexcept {
     ops_->attention(args, vision_cache_);
   }
   ops_->linear(y, layer.out.w, {.y = h, .bias = layer.out.bias.data(), .add = true});
-  ops_->layer_norm(h, layer.ln2.weight.data(), layer.ln2.bias.data(), eps, y);
   const bool quick = model_->options.numerics.quick_gelu_by_flag && !v.use_gelu;
-  ops_->linear(y, layer.fc1.w,
+  ops_->linear(normed(layer.ln2), layer.fc1.w,
                {.y = mlp,
                 .bias = layer.fc1.bias.data(),
                 .activation = quick ? Activation::kGeluQuick : Activation::kGeluTanh});
@@ -100,8 +101,7 @@ void PiRun::compute_views(std::span<const PiPixels> views) noexcept {
   const int64_t rows = n_views * tokens;
   reuse_counts_.computed_views += n_views;
   if (rows == 0) return;
-  const View<float> patches(patches_, rows, patch_values), h(vision_h_, rows, v.width),
-      y(vision_y_, rows, v.width);
+  const View<float> patches(patches_, rows, patch_values), h(vision_h_, rows, v.width);
   for (int64_t i = 0; i < n_views; ++i)
     patchify(views[static_cast<size_t>(i)], patches.rows_from(i * tokens, tokens));
   ops_->linear(patches, m.patch.w, {.y = h, .bias = m.patch.bias.data()});
@@ -113,9 +113,9 @@ void PiRun::compute_views(std::span<const PiPixels> views) noexcept {
     if (stop_here()) return;
     vision_layer(layer, n_views);
   }
-  ops_->layer_norm(h, m.post_ln.weight.data(), m.post_ln.bias.data(), 1e-6f, y);
   const View<float> out(prefix_, rows, m.config.backbone.width);
-  ops_->linear(y, m.projector.w, {.y = out, .bias = m.projector.bias.data()});
+  const RowNorm post{RowNorm::Kind::kLayer, m.post_ln.weight.data(), m.post_ln.bias.data(), 1e-6f};
+  ops_->linear({h, post}, m.projector.w, {.y = out, .bias = m.projector.bias.data()});
 }
 
 }  // namespace outrider

@@ -4,6 +4,7 @@
 // from then on the other verbs [hot] neither allocate nor lock nor fail. Shapes are asserted.
 // All activations are f32. The same inputs give the same bits for any number of threads.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <span>
 
@@ -45,6 +46,27 @@ enum class Activation : uint8_t { kNone, kGeluTanh, kGeluQuick, kSilu, kRelu, kS
 enum class Stack : uint8_t {
   kRows,    // outputs of the first, then of the second, ... (q, k, v in one product)
   kPaired,  // exactly two equal shapes, for gated_linear (gate, up)
+};
+
+// A norm of rows: what rms_norm and layer_norm do with the same four numbers.
+struct RowNorm {
+  enum class Kind : uint8_t { kNone, kRms, kLayer };
+  Kind kind = Kind::kNone;
+  const float* scale = nullptr;     // [n] scale of rms_norm, weight of layer_norm
+  const float* shift = nullptr;     // [n] shift of rms_norm (may be null), bias of layer_norm
+  float eps = 0;
+};
+
+// The left side of a product: rows, each normalised first where a norm is named. The norm happens
+// where rows are packed; its result is not kept, and is the same to the bit as that of the verb.
+struct LinearIn {
+  template <class... A>
+    requires std::constructible_from<View<const float>, A...>
+  LinearIn(A... rows) : x(rows...) {}  // plain rows, or what makes a View of them
+  LinearIn(View<const float> rows, const RowNorm& its_norm) : x(rows), norm(its_norm) {}
+
+  View<const float> x;              // [m, n_in]
+  RowNorm norm;
 };
 
 struct LinearOut {
@@ -119,9 +141,9 @@ class Ops {
   virtual const char* kernel_table() const = 0;
 
   // [hot] y = gate * act(x w^T + bias), stored or added. x [m, n_in] must not alias y.
-  virtual void linear(View<const float> x, const Weight& w, const LinearOut& out) noexcept = 0;
+  virtual void linear(const LinearIn& x, const Weight& w, const LinearOut& out) noexcept = 0;
   // [hot] y[m, F] = act(x gate^T) * (x up^T) for a kPaired weight.
-  virtual void gated_linear(View<const float> x, const Weight& gate_up, Activation activation,
+  virtual void gated_linear(const LinearIn& x, const Weight& gate_up, Activation activation,
                             View<float> y) noexcept = 0;
   // [hot] y[m, n] = a[m, k] b, for a right side that is known only now: b[k, n], or b[n, k] when
   // transposed. f32 throughout, the sums in the order of `linear`. m and k within max_rows, max_in.

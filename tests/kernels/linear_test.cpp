@@ -145,6 +145,51 @@ TEST_P(LinearOnEveryTable, gives_the_same_bits_for_any_threads_and_any_rows_toge
   }
 }
 
+// A norm that happens while rows are packed gives what the verb and then the product give.
+TEST_P(LinearOnEveryTable, a_norm_in_front_gives_the_bits_of_the_norm_and_then_the_product) {
+  const int64_t n_in = 512, n_out = 35, max_m = 61, stride = n_in + 5;
+  const auto x = random_values(static_cast<size_t>(max_m * stride), 3),
+             scale = random_values(n_in, 8), shift = random_values(n_in, 9),
+             bias = random_values(n_out, 10);
+  const RowNorm norms[] = {{RowNorm::Kind::kRms, scale.data(), nullptr, 1e-6f},
+                           {RowNorm::Kind::kRms, scale.data(), shift.data(), 1e-5f},
+                           {RowNorm::Kind::kLayer, scale.data(), shift.data(), 1e-6f}};
+  for (const auto& [dtype, precision] : {std::pair{DType::kF32, Precision::kF32},
+                                         {DType::kF16, Precision::kF32},
+                                         {DType::kBf16, Precision::kBf16},
+                                         {DType::kF32, Precision::kInt8},
+                                         {DType::kQ8_0, Precision::kStored},
+                                         {DType::kQ4_K, Precision::kStored}}) {
+    const StoredMatrix w(dtype, n_out, n_in, 5), up(dtype, n_out, n_in, 6);
+    for (int threads : {1, 2, 3}) {
+      const auto ops = make_ops(GetParam(), threads);
+      const PackedWeight packed(*ops, {w.matrix}, Stack::kRows, precision),
+          pair(*ops, {w.matrix, up.matrix}, Stack::kPaired, precision);
+      for (int64_t m : {1, 2, 13, 14, 15, 29, 61}) {
+        for (const RowNorm& norm : norms) {
+          std::vector<float> normed(m * n_in), y(m * n_out), z(y), gated(y), gated_z(y);
+          const View<const float> rows(x.data(), m, n_in, stride);
+          const View<float> behind(normed.data(), m, n_in);
+          if (norm.kind == RowNorm::Kind::kRms)
+            ops->rms_norm(rows, norm.scale, norm.shift, norm.eps, behind);
+          else
+            ops->layer_norm(rows, norm.scale, norm.shift, norm.eps, behind);
+          ops->linear(behind, packed.weight, {.y = {y.data(), m, n_out}, .bias = bias.data()});
+          ops->linear({rows, norm}, packed.weight,
+                      {.y = {z.data(), m, n_out}, .bias = bias.data()});
+          ops->gated_linear(behind, pair.weight, Activation::kSilu, {gated.data(), m, n_out});
+          ops->gated_linear({rows, norm}, pair.weight, Activation::kSilu,
+                            {gated_z.data(), m, n_out});
+          ASSERT_EQ(std::memcmp(y.data(), z.data(), y.size() * 4), 0)
+              << dtype_info(dtype).name << " m " << m << " threads " << threads;
+          ASSERT_EQ(std::memcmp(gated.data(), gated_z.data(), y.size() * 4), 0)
+              << dtype_info(dtype).name << " m " << m << " threads " << threads;
+        }
+      }
+    }
+  }
+}
+
 // More threads than panels: rows are shared out too.
 TEST_P(LinearOnEveryTable, gives_the_same_bits_when_threads_outnumber_the_panels) {
   const auto one = make_ops(GetParam(), 1), seven = make_ops(GetParam(), 7);
