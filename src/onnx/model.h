@@ -64,6 +64,8 @@ struct Attribute {
   std::vector<std::string> strings;
   Tensor tensor;
   std::unique_ptr<Graph> graph;
+  // In a function's body: the attribute of the caller whose value this one has.
+  std::string refers_to;
 };
 
 struct Node {
@@ -72,6 +74,7 @@ struct Node {
   std::vector<Attribute> attributes;
   // Put there by fuse(), never by a file: what is applied to the result of a product.
   Activation activation = Activation::kNone;
+  int64_t opset = 0;  // of the standard's operators in a function's body; 0: the model's
   const Attribute* find(std::string_view attribute) const;
 };
 
@@ -93,6 +96,15 @@ struct Graph {
   std::vector<Node> nodes;  // each after what it reads
   std::vector<Tensor> initializers;
   std::vector<Declared> inputs, outputs;
+};
+
+// A function of the file: what a node of its domain and name stands for.
+struct Function {
+  std::string name, domain;
+  int64_t opset = 0;  // of the standard's operators in it
+  std::vector<std::string> inputs, outputs;
+  std::vector<Attribute> defaults;  // of attributes that a caller leaves out
+  std::vector<Node> nodes;
 };
 
 struct Model {

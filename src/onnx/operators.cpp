@@ -14,7 +14,7 @@ std::vector<Operator> collect() {
        {elementwise_operators, unary_operators, compare_operators, matrix_operators,
         shape_operators, layout_operators, gather_operators, reduce_operators, norm_operators,
         softmax_operators, conv_operators, pool_operators, recurrent_operators, resize_operators,
-        select_operators, cast_operators}) {
+        select_operators, cast_operators, einsum_operators, quantize_operators}) {
     const auto rows = part();
     all.insert(all.end(), rows.begin(), rows.end());
   }

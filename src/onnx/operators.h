@@ -46,5 +46,7 @@ std::span<const Operator> recurrent_operators();
 std::span<const Operator> resize_operators();
 std::span<const Operator> select_operators();
 std::span<const Operator> cast_operators();
+std::span<const Operator> einsum_operators();
+std::span<const Operator> quantize_operators();
 
 }  // namespace outrider::onnx

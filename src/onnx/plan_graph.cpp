@@ -137,13 +137,14 @@ void Planner::break_outputs(const Node& node, Scope& scope) {
 void Planner::add_node(Node& node, Scope& scope) {
   break_outputs(node, scope);
   if (node.domain.empty() && node.op == "Constant") return add_constant_node(node, scope);
-  const Operator* op = node.domain.empty() ? find_operator(node.op, model_.opset) : nullptr;
+  const int64_t opset = opset_of(node);
+  const Operator* op = node.domain.empty() ? find_operator(node.op, opset) : nullptr;
   const bool chooses = node.domain.empty() && (node.op == "If" || node.op == "Loop");
   if (op == nullptr && !chooses) {
     std::string name = printable(node.domain.empty() ? node.op : node.domain + "." + node.op, 60);
     if (missing_operators_.insert(name).second)
       problem(make_error(Code::kUnsupported, "operator %s (opset %lld)", name.c_str(),
-                         static_cast<long long>(model_.opset)));
+                         static_cast<long long>(opset)));
     return;
   }
   if (node.op == "If" && chooses) return add_if(node, scope);

@@ -90,7 +90,7 @@ std::vector<int> Planner::prepare_as_is(const Node& node, const std::vector<int>
     seen.push_back(input);
   }
   NodeContext context(node, std::move(seen),
-                      {model_.opset, options_.precision, &ops_, &plan_->limits_, &plan_->flop_});
+                      {opset_of(node), options_.precision, &ops_, &plan_->limits_, &plan_->flop_});
   auto prepared = op.prepare(context);
   if (!prepared) {
     for (const size_t i : context.undetermined())

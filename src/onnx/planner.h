@@ -58,6 +58,7 @@ class Planner {
                                  const Operator& op);
   int cast(int value, DType dtype);
   bool fold(Step& step);
+  int64_t opset_of(const Node& node) const { return node.opset != 0 ? node.opset : model_.opset; }
   bool sized(const TensorType& type) const;
   int root_of(int value) const;
   const Value& value(int i) const { return values_[static_cast<size_t>(i)]; }

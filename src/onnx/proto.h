@@ -39,5 +39,11 @@ struct ProtoContext {
 Result<Tensor> take_tensor(::onnx::TensorProto& proto, const std::string& where,
                            ProtoContext& context);
 Result<Graph> take_graph(::onnx::GraphProto& proto, int depth, ProtoContext& context);
+Result<Attribute> take_attribute(::onnx::AttributeProto& proto, const std::string& node, int depth,
+                                 ProtoContext& context);
+Result<Node> take_node(::onnx::NodeProto& proto, int depth, ProtoContext& context);
+// proto_function.cpp
+Result<std::vector<Function>> take_functions(::onnx::ModelProto& proto, int64_t model_opset,
+                                             ProtoContext& context);
 
 }  // namespace outrider::onnx

@@ -47,11 +47,41 @@ Kind kind_of(const AttributeProto& a) {
   return Kind::kOther;
 }
 
+Result<Declared> take_declared(const ::onnx::ValueInfoProto& proto, const char* what,
+                               const ProtoContext& c) {
+  Declared out;
+  out.name = proto.name();
+  if (!proto.type().has_tensor_type()) return out;
+  const auto& type = proto.type().tensor_type();
+  out.type = type.elem_type();
+  out.has_shape = type.has_shape();
+  if (type.shape().dim_size() > static_cast<int>(kMaxRank))
+    return c.damaged("%s %s: %d dimensions, at most %zu are read", what,
+                     printable(out.name).c_str(), type.shape().dim_size(), kMaxRank);
+  for (const auto& dim : type.shape().dim()) {
+    Dim d;
+    if (dim.has_dim_value()) {
+      d.size = dim.dim_value();
+      // Some exporters write -1 or 0 where they mean "any".
+      if (d.size < -1)
+        return c.damaged("%s %s: dimension %lld, allowed is 0 or more", what,
+                         printable(out.name).c_str(), static_cast<long long>(d.size));
+    } else if (dim.has_dim_param()) {
+      d.name = dim.dim_param();
+    }
+    out.dims.push_back(std::move(d));
+  }
+  return out;
+}
+
+}  // namespace
+
 Result<Attribute> take_attribute(AttributeProto& proto, const std::string& node, int depth,
                                  ProtoContext& c) {
   Attribute a;
   a.name = proto.name();
   a.kind = kind_of(proto);
+  a.refers_to = proto.ref_attr_name();
   a.f = proto.f();
   a.i = proto.i();
   a.s = proto.s();
@@ -90,35 +120,6 @@ Result<Node> take_node(::onnx::NodeProto& proto, int depth, ProtoContext& c) {
   }
   return node;
 }
-
-Result<Declared> take_declared(const ::onnx::ValueInfoProto& proto, const char* what,
-                               const ProtoContext& c) {
-  Declared out;
-  out.name = proto.name();
-  if (!proto.type().has_tensor_type()) return out;
-  const auto& type = proto.type().tensor_type();
-  out.type = type.elem_type();
-  out.has_shape = type.has_shape();
-  if (type.shape().dim_size() > static_cast<int>(kMaxRank))
-    return c.damaged("%s %s: %d dimensions, at most %zu are read", what,
-                     printable(out.name).c_str(), type.shape().dim_size(), kMaxRank);
-  for (const auto& dim : type.shape().dim()) {
-    Dim d;
-    if (dim.has_dim_value()) {
-      d.size = dim.dim_value();
-      // Some exporters write -1 or 0 where they mean "any".
-      if (d.size < -1)
-        return c.damaged("%s %s: dimension %lld, allowed is 0 or more", what,
-                         printable(out.name).c_str(), static_cast<long long>(d.size));
-    } else if (dim.has_dim_param()) {
-      d.name = dim.dim_param();
-    }
-    out.dims.push_back(std::move(d));
-  }
-  return out;
-}
-
-}  // namespace
 
 Result<Graph> take_graph(::onnx::GraphProto& proto, int depth, ProtoContext& c) {
   if (depth > kMaxGraphDepth)

@@ -7,13 +7,14 @@
 
 #include "base/printable.h"
 #include "onnx/check.h"
+#include "onnx/functions.h"
 #include "onnx/proto.h"
 
 namespace outrider::onnx {
 namespace {
 
-// The versions of the container that this reader was written for; later ones add element types and
-// functions, which are refused where they are used.
+// The versions of the container that this reader was written for; later ones add element types,
+// which are refused where they are used.
 constexpr int64_t kMinIr = 1, kMaxIr = 11;
 
 // A message of two bytes becomes one of hundreds in memory: what all of them may take is bounded by
@@ -89,6 +90,9 @@ Result<Model> read_checked(std::span<const std::byte> bytes, const std::string& 
   auto graph = take_graph(*proto.mutable_graph(), 0, context);
   if (!graph) return graph.error();
   model.graph = std::move(graph.value());
+  auto functions = take_functions(proto, model.opset, context);
+  if (!functions) return functions.error();
+  OUTRIDER_TRY(inline_functions(model.graph, functions.value(), name));
   model.n_parameters = context.n_parameters;
   for (const auto& file : context.external) model.external_files.push_back(file.first);
   OUTRIDER_TRY(check_and_sort(model.graph, name));

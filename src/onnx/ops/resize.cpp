@@ -1,6 +1,5 @@
 // Resize and Upsample: one pass an axis, each output index a few weighted input indices.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -17,7 +16,7 @@ struct Rules {
   Mode mode = Mode::kNearest;
   std::string coordinates = "half_pixel", rounding = "round_prefer_floor";
   double cubic_a = -0.75, outside = 0;
-  bool exclude_outside = false;
+  bool exclude_outside = false, antialias = false;
 };
 
 struct Axis {
@@ -27,8 +26,8 @@ struct Axis {
 };
 
 struct Tap {
-  std::array<int64_t, 4> at{};
-  std::array<float, 4> weight{};
+  std::vector<int64_t> at;
+  std::vector<float> weight;
   bool outside = false;  // the fill value instead
 };
 
@@ -72,29 +71,30 @@ Tap tap_of(const Rules& r, const Axis& a, int64_t i) {
   }
   const auto bounded = [&](double at) { return static_cast<int64_t>(std::clamp(at, 0.0, last)); };
   if (r.mode == Mode::kNearest) {
-    tap.at[0] = bounded(nearest(r, x));
-    tap.weight[0] = 1;
+    tap.at = {bounded(nearest(r, x))};
+    tap.weight = {1};
     return tap;
   }
-  const double base = std::floor(x), part = x - base;
-  if (r.mode == Mode::kLinear) {
-    const double inside = std::clamp(x, 0.0, last), low = std::min(std::floor(inside), last);
-    tap.at[0] = bounded(low);
-    tap.at[1] = bounded(low + 1);
-    tap.weight[0] = static_cast<float>(1 - (inside - low));
-    tap.weight[1] = static_cast<float>(inside - low);
-    return tap;
+  // Where the result is smaller and antialiased the kernel is as much wider.
+  const double shrink = r.antialias ? std::min(a.scale, 1.0) : 1,
+               reach = r.mode == Mode::kLinear ? 1 : 2;
+  const bool beyond_counts = r.mode == Mode::kCubic || shrink < 1;
+  const double inside = beyond_counts ? x : std::clamp(x, 0.0, last), base = std::floor(inside);
+  const auto first = static_cast<int64_t>(std::floor(-reach / shrink)) + 1, end = 2 - first;
+  std::vector<double> weights;
+  double sum = 0;
+  for (int64_t k = first; k < end; ++k) {
+    const double at = base + static_cast<double>(k), distance = std::abs(at - inside) * shrink;
+    double weight =
+        r.mode == Mode::kLinear ? std::max(0.0, 1 - distance) : cubic(r.cubic_a, distance);
+    if (r.exclude_outside && (at < 0 || at > last)) weight = 0;
+    weights.push_back(weight);
+    sum += weight;
+    tap.at.push_back(bounded(at));
   }
-  double weights[4], sum = 0;
-  for (int k = 0; k < 4; ++k) {
-    const double at = base + k - 1;
-    weights[k] = cubic(r.cubic_a, part + 1 - k);
-    if (r.exclude_outside && (at < 0 || at > last)) weights[k] = 0;
-    sum += weights[k];
-    tap.at[static_cast<size_t>(k)] = bounded(at);
-  }
-  for (size_t k = 0; k < 4; ++k)
-    tap.weight[k] = static_cast<float>(r.exclude_outside ? weights[k] / sum : weights[k]);
+  const bool divide = r.exclude_outside || shrink < 1;
+  for (const double weight : weights)
+    tap.weight.push_back(static_cast<float>(divide ? weight / sum : weight));
   return tap;
 }
 
@@ -105,17 +105,17 @@ struct Pass {
 };
 
 template <class T>
-void apply(const Pass& p, int n_taps, float outside, const T* x, T* y) {
+void apply(const Pass& p, float outside, const T* x, T* y) {
   for (int64_t row = 0; row < p.n_rows; ++row, x += p.in * p.run)
     for (const Tap& tap : p.taps) {
       for (int64_t i = 0; i < p.run; ++i) {
         if (tap.outside) {
           y[i] = static_cast<T>(outside);
-        } else if (n_taps == 1) {
+        } else if (tap.at.size() == 1) {
           y[i] = x[tap.at[0] * p.run + i];
         } else {
           float sum = 0;
-          for (size_t k = 0; k < static_cast<size_t>(n_taps); ++k)
+          for (size_t k = 0; k < tap.at.size(); ++k)
             sum += tap.weight[k] * static_cast<float>(x[tap.at[k] * p.run + i]);
           y[i] = static_cast<T>(sum);
         }
@@ -125,8 +125,8 @@ void apply(const Pass& p, int n_taps, float outside, const T* x, T* y) {
 }
 
 template <class T>
-std::unique_ptr<Kernel> resize_kernel(std::vector<Pass> passes, int n_taps, float outside,
-                                      size_t bytes, size_t half) {
+std::unique_ptr<Kernel> resize_kernel(std::vector<Pass> passes, float outside, size_t bytes,
+                                      size_t half) {
   return make_kernel([=, passes = std::move(passes)](const Operands& o) {
     if (passes.empty()) {
       std::memcpy(o.out[0], o.in[0], bytes);
@@ -136,7 +136,7 @@ std::unique_ptr<Kernel> resize_kernel(std::vector<Pass> passes, int n_taps, floa
     for (size_t i = 0; i < passes.size(); ++i) {
       T* y = i + 1 == passes.size() ? o.output<T>(0)
                                     : reinterpret_cast<T*>(o.scratch + (i % 2) * half);
-      apply(passes[i], n_taps, outside, x, y);
+      apply(passes[i], outside, x, y);
       x = y;
     }
   });
@@ -169,18 +169,17 @@ Prepared make_resize(NodeContext& c, const Rules& rules, const std::vector<Axis>
   }
   const size_t half = (largest + 63) / 64 * 64;
   if (passes.size() > 1) c.scratch(2 * half);
-  const int n_taps = rules.mode == Mode::kNearest ? 1 : rules.mode == Mode::kLinear ? 2 : 4;
   const auto outside = static_cast<float>(rules.outside);
   const size_t bytes = c.type(0).n_bytes();
   switch (c.dtype(0)) {
     case DType::kF32:
-      return resize_kernel<float>(std::move(passes), n_taps, outside, bytes, half);
+      return resize_kernel<float>(std::move(passes), outside, bytes, half);
     case DType::kI32:
-      return resize_kernel<int32_t>(std::move(passes), n_taps, outside, bytes, half);
+      return resize_kernel<int32_t>(std::move(passes), outside, bytes, half);
     case DType::kI8:
-      return resize_kernel<int8_t>(std::move(passes), n_taps, outside, bytes, half);
+      return resize_kernel<int8_t>(std::move(passes), outside, bytes, half);
     case DType::kU8:
-      return resize_kernel<uint8_t>(std::move(passes), n_taps, outside, bytes, half);
+      return resize_kernel<uint8_t>(std::move(passes), outside, bytes, half);
     default:
       return c.unsupported("of %s", short_type_name(c.dtype(0)));
   }
@@ -216,6 +215,31 @@ Result<void> scale_axes(NodeContext& c, std::vector<Axis>& axes, const std::vect
     if (!(scales[i] > 0) || !(out < 1e9)) return c.wrong("scale %g", scales[i]);
     a.out = static_cast<int64_t>(out);
     a.length = static_cast<double>(a.in) * a.scale;
+  }
+  return {};
+}
+
+// Scales from sizes; where the sides must keep their ratio one scale holds for all of them.
+Result<void> size_axes(NodeContext& c, std::vector<Axis>& axes, const std::vector<int>& which,
+                       const std::vector<int64_t>& sizes) {
+  const std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
+  if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller")
+    return c.wrong("keep_aspect_ratio_policy \"%.20s\"", policy.c_str());
+  double common = 0;
+  for (size_t i = 0; i < which.size(); ++i) {
+    Axis& a = axes[static_cast<size_t>(which[i])];
+    a.out = sizes[i];
+    a.length = static_cast<double>(a.out);
+    a.scale = a.in > 0 ? a.length / static_cast<double>(a.in) : 1;
+    common = i == 0                   ? a.scale
+             : policy == "not_larger" ? std::min(common, a.scale)
+                                      : std::max(common, a.scale);
+  }
+  for (size_t i = 0; i < which.size() && policy != "stretch"; ++i) {
+    Axis& a = axes[static_cast<size_t>(which[i])];
+    a.scale = common;
+    a.length = std::floor(static_cast<double>(a.in) * common + 0.5);
+    a.out = static_cast<int64_t>(a.length);
   }
   return {};
 }
@@ -270,7 +294,7 @@ Result<Rules> read_rules(NodeContext& c) {
   const char* const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
   if (std::ranges::find(roundings, r.rounding) == std::end(roundings))
     return c.wrong("nearest_mode \"%.40s\"", r.rounding.c_str());
-  if (c.integer("antialias", 0) != 0) return c.unsupported("antialias");
+  r.antialias = c.integer("antialias", 0) != 0;
   return r;
 }
 
@@ -299,14 +323,7 @@ Prepared resize(NodeContext& c) {
     if (!sizes) return sizes.error();
     if (sizes.value().size() != which.size())
       return c.wrong("%zu sizes for %zu dimensions", sizes.value().size(), which.size());
-    if (c.text("keep_aspect_ratio_policy", "stretch") != "stretch")
-      return c.unsupported("keep_aspect_ratio_policy");
-    for (size_t i = 0; i < which.size(); ++i) {
-      Axis& a = axes[static_cast<size_t>(which[i])];
-      a.out = sizes.value()[i];
-      a.length = static_cast<double>(a.out);
-      a.scale = a.in > 0 ? static_cast<double>(a.out) / static_cast<double>(a.in) : 1;
-    }
+    OUTRIDER_TRY(size_axes(c, axes, which, sizes.value()));
   }
   if (rules.value().coordinates == "tf_crop_and_resize") {
     const auto roi = known_reals(c, 1, "roi");

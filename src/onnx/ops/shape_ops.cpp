@@ -1,5 +1,6 @@
 // Operators that only look at shapes, or see the same values with another one.
 #include <algorithm>
+#include <cstring>
 
 #include "onnx/operators.h"
 
@@ -16,7 +17,7 @@ Prepared identity(NodeContext& c) {
   return look(c, c.shape(0));
 }
 
-// At inference nothing is dropped; the mask says that everything was kept.
+// At inference nothing is dropped; from opset 12 on the mask says that everything was kept.
 Prepared dropout(NodeContext& c) {
   OUTRIDER_TRY(c.require_inputs(1, 3));
   if (c.has(2)) {
@@ -26,10 +27,12 @@ Prepared dropout(NodeContext& c) {
   }
   c.output_is_input(0, 0, c.shape(0));
   if (!c.wants(1)) return std::unique_ptr<Kernel>();
-  c.output(1, c.opset() < 10 ? c.dtype(0) : DType::kBool, c.shape(0));
-  if (c.opset() < 10) return c.unsupported("a mask of its input's type");
-  const auto n = static_cast<size_t>(c.shape(0).n_values());
-  return make_kernel([n](const Operands& o) { std::fill_n(o.output<uint8_t>(1), n, uint8_t{1}); });
+  const DType type = c.opset() < 10 ? c.dtype(0) : DType::kBool;  // older ones: the input's own
+  c.output(1, type, c.shape(0));
+  const size_t n_bytes = TensorType{type, c.shape(0)}.n_bytes();
+  // Before opset 12 the standard left the values open; they are 0 here as in onnxruntime.
+  const int value = c.opset() < 12 ? 0 : 1;
+  return make_kernel([=](const Operands& o) { std::memset(o.out[1], value, n_bytes); });
 }
 
 Prepared reshape(NodeContext& c) {
