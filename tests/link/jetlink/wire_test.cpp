@@ -57,9 +57,10 @@ TEST(JetlinkHeader, says_what_is_wrong_magic_then_version_then_length) {
     return decode_header(bytes, out);
   };
   for (size_t at = 0; at < 4; ++at) EXPECT_EQ(state(at, 0), HeaderState::kNoMagic) << at;
-  for (const uint8_t version : {0, 1, 4, 255}) EXPECT_EQ(state(4, version), HeaderState::kOtherVersion);
+  for (const uint8_t version : {0, 1, 4, 255})
+    EXPECT_EQ(state(4, version), HeaderState::kOtherVersion);
   EXPECT_EQ(state(5, 1), HeaderState::kOtherVersion);  // 0x0103
-  EXPECT_EQ(state(16, 0), HeaderState::kGood);    // exactly 16 MiB
+  EXPECT_EQ(state(16, 0), HeaderState::kGood);         // exactly 16 MiB
   EXPECT_EQ(state(16, 1), HeaderState::kTooLong);
   EXPECT_EQ(state(19, 0x80), HeaderState::kTooLong);
   for (size_t at = 20; at < 32; ++at)
