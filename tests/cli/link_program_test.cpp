@@ -1,6 +1,4 @@
 // The program on both sides: outrider serve with a store, outrider link, outrider run.
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -13,6 +11,7 @@
 #include "cli/npy.h"
 #include "cli/report/png.h"
 #include "cli/scene.h"
+#include "link/serve_process.h"
 #include "link_support.h"
 #include "support.h"
 
@@ -23,53 +22,15 @@ namespace fs = std::filesystem;
 
 constexpr int kTinySide = 56;  // pictures of the tiny policy
 
-// `outrider serve` as a process of its own, killed at the end.
-class Serve {
- public:
-  Serve(const std::string& config, uint16_t port, const std::vector<std::string>& more = {}) {
-    int out[2];
-    EXPECT_EQ(::pipe2(out, O_CLOEXEC), 0);
-    std::vector<std::string> words = {std::string(OUTRIDER_BUILD_DIR) + "/bin/outrider",
-                                      "serve",
-                                      config,
-                                      "--listen",
-                                      tcp(port),
-                                      "--json"};
-    words.insert(words.end(), more.begin(), more.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    child_ = ::fork();
-    if (child_ == 0) {
-      ::dup2(out[1], 1);
-      ::execv(argv[0], argv.data());
-      ::_exit(127);
-    }
-    ::close(out[1]);
-    std::string line;
-    for (char c = 0; c != '\n';) {
-      pollfd ready = {out[0], POLLIN, 0};
-      if (::poll(&ready, 1, 30'000) <= 0 || ::read(out[0], &c, 1) != 1) break;
-      line += c;
-    }
-    ::close(out[0]);
-    auto json = Json::parse(line);
-    EXPECT_TRUE(json) << line;
-    if (!json || json.value().find("listening") == nullptr) return;
-    endpoint_ = json.value().find("listening")->items().at(0).text();
+struct Serve : link::here::ServeProcess {
+  Serve(const std::string& config, uint16_t port, const std::vector<std::string>& more = {})
+      : ServeProcess(words(config, port, more)) {}
+  static std::vector<std::string> words(const std::string& config, uint16_t port,
+                                        const std::vector<std::string>& more) {
+    std::vector<std::string> all = {config, "--listen", tcp(port)};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
   }
-  ~Serve() { end(SIGTERM); }
-  void end(int signal) {
-    if (child_ <= 0) return;
-    ::kill(child_, signal);
-    ::waitpid(child_, nullptr, 0);
-    child_ = 0;
-  }
-  const std::string& endpoint() const { return endpoint_; }
-
- private:
-  pid_t child_ = 0;
-  std::string endpoint_;
 };
 
 struct LinkProgram : ::testing::Test {

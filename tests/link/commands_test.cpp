@@ -1,60 +1,17 @@
 // serve, link check and top as a caller sees them: a server process, clients beside it.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <thread>
 
 #include "cli/support.h"
+#include "link/serve_process.h"
 
 namespace outrider::cli_test {
 namespace {
 
-// outrider serve as a process of its own; ended by SIGTERM.
-class ServeProcess {
- public:
-  explicit ServeProcess(const std::vector<std::string>& words) {
-    int out[2];
-    EXPECT_EQ(::pipe(out), 0);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(out[1], 1);
-      std::vector<std::string> all = {"outrider", "serve"};
-      all.insert(all.end(), words.begin(), words.end());
-      all.push_back("--json");
-      std::vector<char*> argv;
-      for (std::string& word : all) argv.push_back(word.data());
-      argv.push_back(nullptr);
-      ::execv(OUTRIDER_BUILD_DIR "/bin/outrider", argv.data());
-      ::_exit(127);
-    }
-    ::close(out[1]);
-    char byte;
-    while (::read(out[0], &byte, 1) == 1 && byte != '\n') line += byte;
-    ::close(out[0]);
-    auto json = Json::parse(line);
-    EXPECT_TRUE(json) << line;
-    const Json* listening = json ? json.value().find("listening") : nullptr;
-    if (listening != nullptr && !listening->items().empty())
-      endpoint = listening->items()[0].text();
-  }
-  ~ServeProcess() { end(); }
-  int end() {
-    if (pid_ <= 0) return -1;
-    ::kill(pid_, SIGTERM);
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-  std::string line, endpoint;
-
- private:
-  pid_t pid_ = -1;
-};
+using link::here::ServeProcess;
 
 std::string remote_config(const std::string& name, const std::string& endpoint,
                           const std::string& more = "") {
@@ -75,8 +32,9 @@ std::vector<std::string> fake_served() {
 
 TEST(Serve, says_in_one_line_where_it_listens_and_ends_in_order) {
   ServeProcess serve(fake_served());
-  EXPECT_NE(serve.line.find("{\"version\":1,\"listening\":[\"tcp://127.0.0.1:"), std::string::npos)
-      << serve.line;
+  EXPECT_NE(serve.line().find("{\"version\":1,\"listening\":[\"tcp://127.0.0.1:"),
+            std::string::npos)
+      << serve.line();
   EXPECT_EQ(serve.end(), 0);
 }
 
@@ -84,7 +42,7 @@ TEST(Serve, serves_a_policy_that_run_uses_like_a_local_one) {
   const std::string policy = tiny_policy();
   if (policy.empty()) GTEST_SKIP() << "no make-model in this build";
   ServeProcess serve({policy, "--listen", "tcp://127.0.0.1:0"});
-  const std::string remote = remote_config("run.json", serve.endpoint, ",\"deadline_ms\":20000");
+  const std::string remote = remote_config("run.json", serve.endpoint(), ",\"deadline_ms\":20000");
   const auto bench_local = document(run({"bench", policy, "--ticks", "3", "--json"}));
   const auto bench_remote = document(run({"bench", remote, "--ticks", "3", "--json"}));
   const auto sum = [](const Json& report) {
@@ -97,7 +55,7 @@ TEST(Serve, serves_a_policy_that_run_uses_like_a_local_one) {
 
 TEST(Link, check_measures_and_judges) {
   ServeProcess serve(fake_served());
-  const Outcome outcome = run({"link", "check", serve.endpoint, "--json"});
+  const Outcome outcome = run({"link", "check", serve.endpoint(), "--json"});
   EXPECT_NE(outcome.status, 2) << outcome.err;
   EXPECT_NE(outcome.status, 3) << outcome.err;
   const Json report = document(outcome);
@@ -116,7 +74,7 @@ TEST(Link, check_of_nobody_is_a_link_failure) {
   std::string endpoint;
   {
     ServeProcess serve(fake_served());
-    endpoint = serve.endpoint;
+    endpoint = serve.endpoint();
   }
   const Outcome outcome = run({"link", "check", endpoint, "--json"});
   EXPECT_EQ(outcome.status, 3) << outcome.err;
@@ -129,10 +87,10 @@ TEST(Link, check_of_nobody_is_a_link_failure) {
 
 TEST(Top, shows_models_and_owners) {
   ServeProcess serve(fake_served());
-  const Json report = document(run({"top", serve.endpoint, "--json"}));
+  const Json report = document(run({"top", serve.endpoint(), "--json"}));
   EXPECT_EQ(report.find("host")->find("models")->items()[0].find("name")->text(), "default");
   EXPECT_EQ(report.find("counters")->find("runs")->integer(), 0);
-  const Outcome text = run({"top", serve.endpoint});
+  const Outcome text = run({"top", serve.endpoint()});
   EXPECT_EQ(text.status, 0);
   EXPECT_NE(text.out.find("model default"), std::string::npos) << text.out;
 }
@@ -151,15 +109,16 @@ TEST(Serve, FC45_other_machines_need_a_key_and_the_right_one) {
   keyed.insert(keyed.end(), {"--key-file", key_file("right.key", 'k')});
   ServeProcess serve(keyed);
   const std::string right = key_file("right.key", 'k'), wrong = key_file("wrong.key", 'w');
-  EXPECT_LE(run({"link", "check", serve.endpoint, "--key-file", right, "--pings", "20"}).status, 1);
-  const Outcome bad = run({"link", "check", serve.endpoint, "--key-file", wrong});
+  EXPECT_LE(run({"link", "check", serve.endpoint(), "--key-file", right, "--pings", "20"}).status,
+            1);
+  const Outcome bad = run({"link", "check", serve.endpoint(), "--key-file", wrong});
   EXPECT_EQ(bad.status, 3);
   EXPECT_NE(bad.err.find("security"), std::string::npos) << bad.err;
-  EXPECT_EQ(run({"link", "check", serve.endpoint}).status, 3) << "no key at all";
+  EXPECT_EQ(run({"link", "check", serve.endpoint()}).status, 3) << "no key at all";
   const std::string provider = OUTRIDER_BUILD_DIR "/lib/provider_link.so";
   const Outcome conform =
       run({"conform", provider,
-           remote_config("keyed.json", serve.endpoint, ",\"key_file\":\"" + right + "\"")});
+           remote_config("keyed.json", serve.endpoint(), ",\"key_file\":\"" + right + "\"")});
   EXPECT_EQ(conform.status, 0) << conform.out;
   EXPECT_NE(conform.out.find(" 0 failed"), std::string::npos) << conform.out;
 }

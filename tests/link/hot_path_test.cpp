@@ -1,65 +1,33 @@
 // What a tick through provider_link.so does on the device: no heap, no lock, no write, in any
 // thread of the process. The host is a process of its own, so that nothing of it is counted.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "hot_counter.h"
-#include "link/server/server.h"
+#include "link/host_here.h"
+#include "link/serve_process.h"
 
 namespace outrider::link {
 namespace {
 
-const MonotonicClock kClock;
 constexpr const char* kConfig =
     "{\"model_family\":\"fake\",\"plan\":\"split\",\"n_views\":2,\"image_height\":64,"
     "\"image_width\":64,\"action_steps\":50,\"action_dim\":32}";
 
-std::string provider(const char* name) {
-  return std::string(OUTRIDER_BUILD_DIR) + "/lib/provider_" + name + ".so";
-}
-
-[[noreturn]] void serve(int ready) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  auto models = std::make_unique<Models>(ModelsLimits(), kClock);
-  if (!models->add("default", std::make_unique<ProviderSource>(provider("fake"), kConfig), true))
-    ::_exit(2);
-  ServerOptions options;
-  options.listen = {"tcp://127.0.0.1:0"};
-  auto server = Server::start(options, std::move(models), kClock);
-  if (!server) ::_exit(3);
-  const std::string endpoint = server.value()->endpoints()[0];
-  if (::write(ready, endpoint.data(), endpoint.size()) < 0) ::_exit(4);
-  ::close(ready);
-  for (;;) ::pause();
-}
-
-class HostProcess {
- public:
-  HostProcess() {
-    int ready[2];
-    EXPECT_EQ(::pipe(ready), 0);
-    pid_ = ::fork();
-    if (pid_ == 0) serve(ready[1]);
-    ::close(ready[1]);
-    char text[64] = {};
-    EXPECT_GT(::read(ready[0], text, sizeof text - 1), 0);
-    ::close(ready[0]);
-    endpoint = text;
+struct HostProcess : here::ServeProcess {
+  HostProcess()
+      : ServeProcess({config_file(), "--provider", here::provider("fake"), "--listen",
+                      "tcp://127.0.0.1:0"}) {}
+  static std::string config_file() {
+    const std::string path =
+        ::testing::TempDir() + "/outrider-hot-" + std::to_string(::getpid()) + ".json";
+    std::ofstream(path) << kConfig;
+    return path;
   }
-  ~HostProcess() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  std::string endpoint;
-
- private:
-  pid_t pid_ = -1;
 };
 
 struct Ticks {
@@ -107,10 +75,10 @@ INSTANTIATE_TEST_SUITE_P(Plans, HotPath, ::testing::Values("mirror", "send_recei
 TEST_P(HotPath, a_tick_takes_no_heap_no_lock_and_writes_nothing_on_the_device) {
   if (!test::hot_counter::available()) GTEST_SKIP() << "not under a sanitizer";
   const HostProcess host;
-  auto opened = ProviderSource(provider("link"),
+  auto opened = ProviderSource(here::provider("link"),
                                "{\"model_family\":\"remote\",\"model\":\"default\","
                                "\"deadline_ms\":2000,\"endpoint\":\"" +
-                                   host.endpoint + "\",\"plan\":\"" + GetParam() + "\"}")
+                                   host.endpoint() + "\",\"plan\":\"" + GetParam() + "\"}")
                     .open();
   ASSERT_TRUE(opened) << opened.error().text;
   Runtime& remote = *opened.value();

@@ -14,61 +14,15 @@
 #include "base/rng.h"
 #include "hot_counter.h"
 #include "link/client/connection.h"
-#include "link/server/server.h"
+#include "link/host_here.h"
 #include "link/transport/tcp.h"
 #include "link/wire/codec.h"
-#include "outrider/ext/status.h"
 
 namespace outrider::link {
 namespace {
 
-constexpr int64_t kMs = 1'000'000, kSecond = 1000 * kMs;
-const MonotonicClock kClock;
-
-std::string provider(const char* name) {
-  return std::string(OUTRIDER_BUILD_DIR) + "/lib/provider_" + name + ".so";
-}
-
-// A server in this process.
-struct Host {
-  std::unique_ptr<Server> server;
-  std::string endpoint;
-
-  explicit Host(const std::string& fake_config, const char* listen = "tcp://127.0.0.1:0",
-                ServerOptions options = {}) {
-    auto models = std::make_unique<Models>(options.models, kClock);
-    auto added = models->add("default",
-                             std::make_unique<ProviderSource>(provider("fake"), fake_config), true);
-    EXPECT_TRUE(added) << added.error().text;
-    options.listen = {listen};
-    auto started = Server::start(options, std::move(models), kClock);
-    EXPECT_TRUE(started) << started.error().text;
-    server = std::move(started.value());
-    endpoint = server->endpoints()[0];
-  }
-  std::string remote(const std::string& more = "") const {
-    return "{\"model_family\":\"remote\",\"endpoint\":\"" + endpoint + "\",\"model\":\"default\"" +
-           more + "}";
-  }
-};
-
-std::unique_ptr<Runtime> open(const std::string& path, const std::string& config) {
-  auto runtime = ProviderSource(path, config).open();
-  EXPECT_TRUE(runtime) << runtime.error().text;
-  return runtime ? std::move(runtime.value()) : nullptr;
-}
-
-int64_t counter(const Runtime& runtime, const char* name) {
-  const void* table = nullptr;
-  const frt_model_runtime_v1& face = runtime.face();
-  if (face.query_extension(&face, OUTRIDER_EXT_STATUS, 1, &table) != 0) return -1;
-  const auto* status = static_cast<const outrider_status_v1*>(table);
-  std::vector<outrider_counter_v1> all(status->read(status->self, nullptr, 0));
-  status->read(status->self, all.data(), all.size());
-  for (const auto& c : all)
-    if (std::strcmp(c.name, name) == 0) return c.value;
-  return -1;
-}
+using here::counter, here::Host, here::kMs, here::kSecond, here::open, here::provider;
+const Clock& kClock = here::clock_here();
 
 // ---- mirroring
 // -----------------------------------------------------------------------------------

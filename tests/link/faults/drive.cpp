@@ -1,14 +1,7 @@
 #include "link/faults/drive.h"
 
-#include <dirent.h>
-
 #include <chrono>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 #include <thread>
-
-#include "outrider/ext/status.h"
 
 namespace outrider::link::faults {
 namespace {
@@ -19,48 +12,10 @@ void pause_ns(int64_t ns) {
 
 }  // namespace
 
-const Clock& clock_here() {
-  static constinit const MonotonicClock kClock;
-  return kClock;
-}
-
-std::string provider(const char* name) {
-  return std::string(OUTRIDER_BUILD_DIR) + "/lib/provider_" + name + ".so";
-}
-
-uint16_t port_of(const std::string& endpoint) {
-  return static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
-}
-
-int64_t counter(const Runtime& runtime, const char* name) {
-  const void* table = nullptr;
-  const frt_model_runtime_v1& face = runtime.face();
-  if (face.query_extension(&face, OUTRIDER_EXT_STATUS, 1, &table) != 0) return -1;
-  const auto* status = static_cast<const outrider_status_v1*>(table);
-  std::vector<outrider_counter_v1> all(status->read(status->self, nullptr, 0));
-  status->read(status->self, all.data(), all.size());
-  for (const auto& c : all)
-    if (std::strcmp(c.name, name) == 0) return c.value;
-  return -1;
-}
-
 std::string fake_config(int side, const std::string& more) {
   const std::string n = std::to_string(side);
   return "{\"model_family\":\"fake\",\"n_views\":2,\"image_height\":" + n +
          ",\"image_width\":" + n + ",\"action_steps\":50,\"action_dim\":32" + more + "}";
-}
-
-Host::Host(const std::string& config, const std::string& listen, ServerOptions options) {
-  auto models = std::make_unique<Models>(options.models, clock_here());
-  const auto added =
-      models->add("default", std::make_unique<ProviderSource>(provider("fake"), config), true);
-  EXPECT_TRUE(added) << added.error().text;
-  options.listen = {listen};
-  auto started = Server::start(options, std::move(models), clock_here());
-  EXPECT_TRUE(started) << started.error().text;
-  if (!started) return;
-  server = std::move(started.value());
-  endpoint_ = server->endpoints()[0];
 }
 
 // ---- the device --------------------------------------------------------------------------------
@@ -172,43 +127,6 @@ bool Drive::fails(int64_t within_ns) {
   for (const int64_t end = clock_here().now_ns() + within_ns; clock_here().now_ns() < end;)
     if (!tick()) return true;
   return false;
-}
-
-// ---- processes ---------------------------------------------------------------------------------
-
-namespace {
-
-int64_t count_entries(const std::string& path) {
-  DIR* dir = ::opendir(path.c_str());
-  if (dir == nullptr) return -1;
-  int64_t n = -2;  // . and ..
-  while (::readdir(dir) != nullptr) ++n;
-  ::closedir(dir);
-  return n;
-}
-
-}  // namespace
-
-Held held_by(int pid) {
-  const std::string root = "/proc/" + (pid == 0 ? std::string("self") : std::to_string(pid));
-  Held held;
-  held.n_files = count_entries(root + "/fd");
-  held.n_threads = count_entries(root + "/task");
-  std::ifstream status(root + "/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("RssAnon:")) held.anonymous_kb = std::stoll(line.substr(8));
-  return held;
-}
-
-Held settle(int pid, const Held& base, int64_t more_kb, int64_t within_ns) {
-  const int64_t end = clock_here().now_ns() + within_ns;
-  for (;;) {
-    const Held now = held_by(pid);
-    const bool back = now.n_files <= base.n_files && now.n_threads <= base.n_threads &&
-                      now.anonymous_kb <= base.anonymous_kb + more_kb;
-    if (back || clock_here().now_ns() >= end) return now;
-    pause_ns(50 * kMs);
-  }
 }
 
 }  // namespace outrider::link::faults

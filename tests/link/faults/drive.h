@@ -7,36 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "link/server/runtime.h"
-#include "link/server/server.h"
+#include "link/held.h"
+#include "link/host_here.h"
 
 namespace outrider::link::faults {
 
-inline constexpr int64_t kMs = 1'000'000, kSecond = 1000 * kMs;
+using here::clock_here, here::counter, here::held_by, here::Held, here::Host, here::kMs;
+using here::kSecond, here::kSlackKb, here::provider, here::settle;
 inline constexpr int64_t kDeadlineMs = 200;
 // What a loaded machine may add to a deadline before the test calls it a hang.
 inline constexpr int64_t kSlackNs = 300 * kMs;
 
-const Clock& clock_here();
-std::string provider(const char* name);  // path of provider_NAME.so
-uint16_t port_of(const std::string& endpoint);
-int64_t counter(const Runtime& runtime, const char* name);  // of the status extension, -1: none
-
 // Two pictures of side x side x 3 in, 50 x 32 floats out; the scripted provider's configuration.
 std::string fake_config(int side, const std::string& more = "");
-
-// A server with the scripted provider, in this process.
-struct Host {
-  explicit Host(const std::string& config, const std::string& listen = "tcp://127.0.0.1:0",
-                ServerOptions options = {});
-  const std::string& endpoint() const { return endpoint_; }
-  uint16_t port() const { return port_of(endpoint_); }
-  const ServerCounters& counters() const { return server->counters(); }
-  std::unique_ptr<Server> server;
-
- private:
-  std::string endpoint_;
-};
 
 struct DriveOptions {
   int side = 64;
@@ -82,14 +65,5 @@ class Drive {
   int n_ticks_ = 0, n_answered_ = 0;
   int64_t worst_ns_ = 0;
 };
-
-// What a process holds, from /proc.
-struct Held {
-  int64_t n_files = 0, n_threads = 0;
-  int64_t anonymous_kb = 0;  // of its memory: heap, stacks, not files and not shared libraries
-};
-Held held_by(int pid);  // 0: this one
-// Once it is back at `base` with at most `more_kb` more memory, or when the time is over.
-Held settle(int pid, const Held& base, int64_t more_kb, int64_t within_ns);
 
 }  // namespace outrider::link::faults

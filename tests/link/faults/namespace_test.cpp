@@ -36,7 +36,7 @@ struct Network : ::testing::Test {
     });
   }
   void open(const DriveOptions& options = {}) {
-    cable->at_device([&] { drive = std::make_unique<Drive>(host->endpoint(), options); });
+    cable->at_device([&] { drive = std::make_unique<Drive>(host->endpoint, options); });
     ASSERT_TRUE(drive->is_open()) << drive->open_error();
   }
   void expect_no_run_twice() {

@@ -1,105 +1,30 @@
 // Faults between real processes: `outrider serve` is killed, stopped and lied to; what both
 // processes hold afterwards is what they held before.
-#include <fcntl.h>
-#include <poll.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <thread>
 
-#include "base/json.h"
 #include "link/faults/drive.h"
 #include "link/faults/fault_proxy.h"
+#include "link/serve_process.h"
 
 namespace outrider::link::faults {
 namespace {
 
-// What a process may have more of in the end. A sanitizer keeps what was freed, so it is not
-// judged.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int64_t kSlackKb = 1 << 30;
-#else
-constexpr int64_t kSlackKb = 1024;
-#endif
-
-// outrider serve, as a process of its own; killed at the end.
-class HostProcess {
- public:
-  // `clock_ahead_s`: its monotonic clock is another one (a time namespace); not permitted: dead.
-  explicit HostProcess(uint16_t port = 0, int64_t clock_ahead_s = 0) {
-    const std::string config = ::testing::TempDir() + "/outrider-faults-fake.json";
-    std::ofstream(config) << fake_config(64);
-    std::vector<std::string> words = {std::string(OUTRIDER_BUILD_DIR) + "/bin/outrider",
-                                      "serve",
-                                      config,
-                                      "--provider",
-                                      provider("fake"),
-                                      "--listen",
-                                      "tcp://127.0.0.1:" + std::to_string(port),
-                                      "--json"};
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    const std::string ahead = "monotonic " + std::to_string(clock_ahead_s) + " 0\n";
-    int out[2];
-    EXPECT_EQ(::pipe2(out, O_CLOEXEC), 0);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      if (clock_ahead_s != 0) step_clock(ahead);
-      ::dup2(out[1], 1);
-      ::execv(argv[0], argv.data());
-      ::_exit(127);
-    }
-    ::close(out[1]);
-    std::string line;
-    for (char c = 0; c != '\n';) {
-      pollfd ready = {out[0], POLLIN, 0};
-      if (::poll(&ready, 1, 30'000) <= 0 || ::read(out[0], &c, 1) != 1) break;
-      line += c;
-    }
-    ::close(out[0]);
-    auto json = Json::parse(line);
-    const Json* listening = json ? json.value().find("listening") : nullptr;
-    if (listening != nullptr) endpoint_ = listening->items().at(0).text();
+// outrider serve with the scripted provider.
+struct HostProcess : here::ServeProcess {
+  explicit HostProcess(uint16_t port = 0, int64_t clock_ahead_s = 0)
+      : ServeProcess({config_file(), "--provider", provider("fake"), "--listen",
+                      "tcp://127.0.0.1:" + std::to_string(port)},
+                     clock_ahead_s) {}
+  static std::string config_file() {
+    const std::string path =
+        ::testing::TempDir() + "/outrider-faults-" + std::to_string(::getpid()) + ".json";
+    std::ofstream(path) << fake_config(64);
+    return path;
   }
-  ~HostProcess() {
-    say(SIGCONT);
-    end(SIGKILL);
-  }
-  bool is_there() const { return !endpoint_.empty(); }
-  uint16_t port() const { return port_of(endpoint_); }
-  int pid() const { return pid_; }
-  void say(int signal) const {
-    if (pid_ > 0) ::kill(pid_, signal);
-  }
-  // Returns when no thread of it runs any more.
-  void stop() const {
-    say(SIGSTOP);
-    ::waitpid(pid_, nullptr, WUNTRACED);
-  }
-  void end(int signal) {
-    if (pid_ <= 0) return;
-    say(signal);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-
- private:
-  // After a fork: only system calls. The new clock is for children, so a program that replaces
-  // this one gets it (Linux 5.6: at exec).
-  static void step_clock(const std::string& ahead) {
-    constexpr int kNewTime = 0x80;  // CLONE_NEWTIME
-    if (::unshare(kNewTime) != 0) ::_exit(126);
-    const int offsets = ::open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
-    if (offsets < 0 || ::write(offsets, ahead.data(), ahead.size()) < 0) ::_exit(126);
-    ::close(offsets);
-  }
-
-  pid_t pid_ = -1;
-  std::string endpoint_;
 };
 
 void wait_ms(int n) {

@@ -174,7 +174,7 @@ TEST_F(FaultyCable, corrupted_bytes_are_found_and_never_delivered) {
 }
 
 TEST_F(FaultyCable, a_device_that_does_not_read_is_dropped_and_disturbs_nobody) {
-  Drive slow(proxy.endpoint()), other(host.endpoint());
+  Drive slow(proxy.endpoint()), other(host.endpoint);
   ASSERT_TRUE(slow.is_open() && other.is_open());
   ASSERT_EQ(slow.ticks(3), 3);
   proxy.now({.back = {.at = 0, .then = Then::kStall}});
