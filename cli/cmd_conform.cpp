@@ -19,6 +19,10 @@ constexpr Flag kFlags[] = {
     {"--call-timeout", "SECONDS", "50",
      "Longest that one call into the provider may take; it is killed then and the check fails.",
      parse_duration},
+    {"--served", "CONFIG", nullptr,
+     "For a remote CONFIG: what the host serves (open configuration or model file). The checks of "
+     "that family are made over the link too.",
+     parse_text},
     {"--adapter", "FILE.so", nullptr,
      "Check the adapter that this shared object exports (outrider_adapter) instead of a provider.",
      parse_text},
@@ -89,6 +93,16 @@ int run(Context& context) {
   if (!resolved) return context.fail(resolved.error());
   host::ConformOptions options;
   options.strict = context.args.given("--strict");
+  if (context.args.given("--served")) {
+    if (resolved.value().family != "remote")
+      return context.fail(make_error(
+          Code::kInvalid,
+          "--served: %s is of family \"%.40s\"; it goes with a configuration of family \"remote\"",
+          shown(path, 200).c_str(), resolved.value().family.c_str()));
+    auto served = resolve(context.args.text("--served"), wish);  // any provider: it is not opened
+    if (!served) return context.fail(served.error());
+    options.served = served.value().json;
+  }
   host::ConformChildOptions child;
   child.call_timeout_s = context.args.real("--call-timeout");
   child.on_wait = [&](const host::ConformProgress& now) { tell_progress(context.out, now); };

@@ -62,6 +62,10 @@ struct ConformOptions {
   // Outputs that tell about the runtime itself (logs, counters): not compared, readable at any
   // time.
   std::set<std::string> ignored_outputs;
+  // For a configuration of family "remote": the open configuration of what the host serves. What is
+  // asked of its ports, stages and outputs is then what is asked of that provider. Empty: nothing
+  // is known of it, and checks of a family are skipped.
+  std::string served;
   // A file to which standard output of this process goes, for the check that nothing is written
   // there; its offset tells. -1: not known, the check is skipped.
   int stdout_fd = -1;

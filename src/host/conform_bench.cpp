@@ -193,6 +193,9 @@ Bench::Bench(std::string path, std::string config, const ConformOptions& options
     : path_(std::move(path)), config_(std::move(config)), options_(options) {
   auto parsed = Json::parse(config_, Json::Dialect::kFlatOpen);
   if (parsed) json_ = std::move(parsed.value());
+  remote_ = text_key("model_family") == "remote";
+  auto served = Json::parse(options.served, Json::Dialect::kFlatOpen);
+  if (remote_ && served) served_ = std::move(served.value());
   family_ = text_key("model_family");
   std::string why;
   open_fn_ = load(path_, &handle_, &why);
@@ -254,19 +257,24 @@ void Bench::look_at_stdout(const char* check_name) {
   if (::lseek(options_.stdout_fd, 0, SEEK_CUR) > 0) stdout_writer_ = check_name;
 }
 
+const Json* Bench::value_of(const char* key) const {
+  const Json* facts = served_ ? &*served_ : json();
+  return facts == nullptr ? nullptr : facts->find(key);
+}
+
 std::string Bench::text_key(const char* key) const {
-  const Json* value = json() ? json()->find(key) : nullptr;
+  const Json* value = value_of(key);
   return value != nullptr && value->is_string() ? value->text() : "";
 }
 
 std::optional<int64_t> Bench::integer_key(const char* key) const {
-  const Json* value = json() ? json()->find(key) : nullptr;
+  const Json* value = value_of(key);
   if (value == nullptr || !value->is_integer()) return std::nullopt;
   return value->integer();
 }
 
 double Bench::number_key(const char* key, double otherwise) const {
-  const Json* value = json() ? json()->find(key) : nullptr;
+  const Json* value = value_of(key);
   return value != nullptr && value->is_number() ? value->number() : otherwise;
 }
 

@@ -107,10 +107,14 @@ class Bench {
   const ConformOptions& options() const { return options_; }
   // The configuration as values; nullptr when it is not a flat object.
   const Json* json() const { return json_ ? &*json_ : nullptr; }
+  // A runtime that lives elsewhere. Its own keys are the link's; what is asked of its ports, stages
+  // and outputs follows `options.served`, where that was given.
+  bool is_remote() const { return remote_; }
+  // Keys of what answers: of the configuration, or of `options.served` in its place.
   std::string text_key(const char* key) const;  // "" when absent
   std::optional<int64_t> integer_key(const char* key) const;
   double number_key(const char* key, double otherwise) const;
-  const std::string& family() const { return family_; }
+  const std::string& family() const { return family_; }  // of what answers
   // A STAGED output whose bytes the checks judge.
   bool judges(const frt_runtime_port_desc& port) const;
   bool is_policy() const { return family_ == "pi0"; }
@@ -178,11 +182,13 @@ class Bench {
   void tell(ProviderCall call) noexcept {
     if (options_.on_call) options_.on_call(call);
   }
+  const Json* value_of(const char* key) const;
   std::optional<Payload> images(const frt_runtime_port_desc& port, int variant) const;
 
   std::string path_, config_, family_;
   const ConformOptions& options_;
-  std::optional<Json> json_;
+  std::optional<Json> json_, served_;
+  bool remote_ = false;
   frt_model_runtime_open_v1_fn open_fn_ = nullptr;
   void* handle_ = nullptr;
   bool threw_ = false;

@@ -102,6 +102,7 @@ void unknown_key(Bench& b, Verdict& v) {
 // Keys without a default. With a policy_dir the ABI's own set may be left out.
 bool required(const Bench& b, const std::string& quoted_key) {
   if (quoted_key == "\"model_family\"") return true;
+  if (b.is_remote()) return quoted_key == "\"endpoint\"" || quoted_key == "\"model\"";
   if (!b.text_key("policy_dir").empty()) return false;
   std::vector<std::string> keys = {"model_path", "backend"};
   if (b.family() == "pi0" || b.family() == "mllm") keys.push_back("mmproj_path");
@@ -164,6 +165,7 @@ void broken_text(Bench& b, Verdict& v) {
 
 void bad_values(Bench& b, Verdict& v) {
   if (!strict_face(b, v)) return;
+  if (b.is_remote()) return v.skip("the keys are those of the link");
   if (!b.is_policy() && !b.is_text())
     return v.skip("family %.40s has no fixed keys", b.family().c_str());
   const Members good = members_of(*b.json());

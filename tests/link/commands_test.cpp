@@ -53,6 +53,28 @@ TEST(Serve, serves_a_policy_that_run_uses_like_a_local_one) {
   EXPECT_EQ(sum(bench_local), sum(bench_remote));
 }
 
+TEST(Conform, served_asks_a_remote_runtime_what_its_provider_is_asked) {
+  const std::string policy = tiny_policy();
+  if (policy.empty()) GTEST_SKIP() << "no make-model in this build";
+  ServeProcess serve({policy, "--listen", "tcp://127.0.0.1:0"});
+  const std::string provider = OUTRIDER_BUILD_DIR "/lib/provider_link.so";
+  const std::string remote = remote_config("served.json", serve.endpoint());
+  const Outcome plain = run({"conform", provider, fake_config(), "--served", policy});
+  EXPECT_EQ(plain.status, 2) << plain.err;
+  EXPECT_NE(plain.err.find("goes with a configuration of family \"remote\""), std::string::npos)
+      << plain.err;
+  EXPECT_EQ(run({"conform", provider, remote, "--served", "nothing.gguf"}).status, 2);
+  // Another model than the one that is served does not have its ports.
+  const Outcome other = run({"conform", provider, remote, "--served",
+                             write(scratch("link") + "/other.json",
+                                   "{\"model_family\":\"pi0\",\"model_path\":\"x\","
+                                   "\"mmproj_path\":\"x\",\"backend\":\"cpu\",\"n_views\":3,"
+                                   "\"image_height\":8,\"image_width\":8,\"image_channels\":3,"
+                                   "\"action_steps\":5,\"action_dim\":4}")});
+  EXPECT_EQ(other.status, 1) << other.out << other.err;
+  EXPECT_NE(other.out.find("failed  pi0: the four ports"), std::string::npos) << other.out;
+}
+
 TEST(Link, check_measures_and_judges) {
   ServeProcess serve(fake_served());
   const Outcome outcome = run({"link", "check", serve.endpoint(), "--json"});
