@@ -17,6 +17,7 @@
 #include "link/host_here.h"
 #include "link/transport/tcp.h"
 #include "link/wire/codec.h"
+#include "outrider/ext/borrow.h"
 
 namespace outrider::link {
 namespace {
@@ -226,6 +227,59 @@ TEST(Remote, outputs_are_the_local_ones_byte_for_byte_with_large_pictures) {
     EXPECT_GT(counter(*remote, "ns_run"), 0);
     EXPECT_GT(counter(*remote, "ns_total"), counter(*remote, "ns_run"));
   }
+}
+
+const outrider_borrow_v1* borrow_of(const Runtime& runtime) {
+  const void* table = nullptr;
+  const frt_model_runtime_v1& face = runtime.face();
+  return face.query_extension(&face, OUTRIDER_EXT_BORROW, 1, &table) == 0
+             ? static_cast<const outrider_borrow_v1*>(table)
+             : nullptr;
+}
+
+// 18 MB a frame, far more than a socket takes, while the host's own thread is at work.
+TEST(Remote, a_lent_input_returns_at_once_and_is_whole_when_its_token_says_so) {
+  const std::string config =
+      "{\"model_family\":\"fake\",\"n_views\":2,\"image_height\":1730,\"image_width\":1730,"
+      "\"sleep_ms\":60}";
+  Host host(config);
+  auto local = open(provider("fake"), config),
+       remote =
+           open(provider("link"), host.remote(",\"deadline_ms\":5000,\"plan\":\"send_receive\""));
+  ASSERT_TRUE(local && remote);
+  ASSERT_EQ(borrow_of(*local), nullptr) << "what is in this process reads nothing later";
+  const outrider_borrow_v1* borrow = borrow_of(*remote);
+  ASSERT_NE(borrow, nullptr);
+  Request request(1730, 1730, 2);
+  std::vector<float> want, got;
+  ASSERT_EQ(request.tick(*remote, got), 0) << remote->last_error();
+  int n_lent = 0;
+  for (int i = 0; i < 5; ++i) {
+    request.pixels[static_cast<size_t>(i) * 3'000'000] ^= 0x5A;
+    ASSERT_EQ(remote->run(remote->plan()->stages[0].executor_ref), 0) << remote->last_error();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    uint64_t token = 99;
+    ASSERT_EQ(borrow->set_input(borrow->self, 0, request.views, sizeof request.views, &token), 0)
+        << remote->last_error();
+    n_lent += token != 0;
+    EXPECT_EQ(borrow->wait(borrow->self, token, uint64_t{5} * kSecond), 0);
+    EXPECT_EQ(borrow->is_free(borrow->self, token), 1);
+    ASSERT_EQ(remote->step(), 0) << remote->last_error();
+    uint64_t written = 0;
+    got.assign(4096, 0);
+    ASSERT_EQ(remote->get_output(3, got.data(), got.size() * sizeof(float), &written), 0);
+    got.resize(written / sizeof(float));
+    ASSERT_EQ(request.tick(*local, want), 0);
+    EXPECT_TRUE(want == got) << i;
+  }
+  EXPECT_GE(n_lent, 1);
+  EXPECT_EQ(counter(*remote, "inputs_lent"), n_lent);
+  EXPECT_EQ(counter(*remote, "copied_input_bytes"), 0);
+  uint64_t token = 99;
+  EXPECT_EQ(borrow->set_input(borrow->self, 99, "x", 1, &token), FRT_ERR_INVALID);
+  EXPECT_EQ(token, 0u);
+  EXPECT_EQ(borrow->set_input(borrow->self, 1, "x", 1, nullptr), FRT_ERR_INVALID);
+  EXPECT_EQ(borrow->is_free(borrow->self, 12345), 1);
 }
 
 TEST(Remote, a_tick_allocates_nothing_on_the_device) {

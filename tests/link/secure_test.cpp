@@ -105,6 +105,31 @@ TEST_P(SecureOverGrid, carries_a_stream_both_ways_in_any_pieces) {
   }
 }
 
+// A large piece is sealed where it lies; what stands before it is not filled up from it.
+TEST_P(SecureOverGrid, large_pieces_are_not_copied_and_what_is_copied_is_counted) {
+  Pair pair = connect(key_of(1), key_of(1), GetParam());
+  ASSERT_TRUE(pair.device && pair.host) << pair.device_error.text << pair.host_error.text;
+  const std::vector<std::byte> head(200, std::byte{1}), large(300'000, std::byte{2});
+  std::vector<std::byte> sent = head, got(head.size() + large.size());
+  sent.insert(sent.end(), large.begin(), large.end());
+  const Piece pieces[] = {head, large};
+  std::thread sender([&] {
+    EXPECT_EQ(pair.device->send(pieces, steady_now_ns() + 5 * kSecond).bytes, got.size());
+  });
+  for (size_t have = 0; have < got.size();) {
+    const Moved moved =
+        pair.host->receive(std::span(got).subspan(have), steady_now_ns() + 5 * kSecond);
+    ASSERT_EQ(moved.io, Io::kDone);
+    have += moved.bytes;
+  }
+  sender.join();
+  EXPECT_TRUE(got == sent);
+  if (GetParam() == 1)
+    EXPECT_EQ(pair.device->copied_bytes(), head.size());
+  else  // records are whole there: the first and the last one are gathered
+    EXPECT_LE(pair.device->copied_bytes(), 2 * kRecordBytes);
+}
+
 TEST(Secure, a_grid_that_records_cannot_fill_is_refused_in_words) {
   for (const uint32_t grid : {24u, 32768u}) {
     Pair pair = connect(key_of(1), key_of(1), grid);

@@ -511,6 +511,111 @@ TEST(LinkSim, a_refusal_comes_from_set_input_with_the_runtimes_own_code) {
   EXPECT_EQ(d.counters().inputs_sent.load(), 1);
 }
 
+// ---- lent inputs
+// --------------------------------------------------------------------------------
+
+// A device whose picture does not go out at once: the system takes the head of the message and a
+// few bytes.
+struct Lender {
+  World world{1};
+  Loop loop{world};
+  Frame frame = frame_of(2);
+  uint64_t loan = 0;
+  static constexpr size_t kRoom = 170;
+
+  Device& device() { return *loop.device(); }
+  void begin() {
+    ASSERT_TRUE(loop.open());
+    ASSERT_EQ(loop.tick(), Tick::kGood) << loop.why;
+    ASSERT_EQ(device().set_input(1, frame.prompt.data(), frame.prompt.size()), Code::kOk);
+    ASSERT_EQ(device().set_input(2, frame.state.data(), frame.state.size() * 4), Code::kOk);
+    world.run_until(world.now_ns + kMs);
+    world.weather[0].window = kRoom;
+    frt_image_view view{
+        sizeof view, FRT_PIXEL_RGB8, frame.picture.data(), frame.picture.size(), 4, 4, 0, 0, 0};
+    const int64_t before = world.now_ns;
+    ASSERT_EQ(device().lend_input(0, &view, sizeof view, &loan), Code::kOk);
+    ASSERT_NE(loan, 0u);
+    EXPECT_EQ(world.now_ns, before) << "it waits for nothing";
+    EXPECT_FALSE(device().is_free(loan));
+    EXPECT_TRUE(device().is_free(0) && device().is_free(loan + 1));
+  }
+  void expect_answer() {
+    ASSERT_EQ(device().run(SimRuntime::kRef), Code::kOk) << device().last_error();
+    float out[4] = {};
+    uint64_t written = 0;
+    ASSERT_EQ(device().get_output(3, out, sizeof out, &written), Code::kOk);
+    const auto want = SimRuntime::compute(frame.picture, frame.prompt, frame.state);
+    EXPECT_EQ(std::memcmp(out, want.data(), 16), 0);
+  }
+};
+
+TEST(LinkSim, a_lent_input_is_sent_from_where_it_lies_and_given_back) {
+  Lender lender;
+  lender.begin();
+  EXPECT_EQ(lender.device().wait_free(lender.loan, 10 * kMs), Code::kOk);
+  EXPECT_TRUE(lender.device().is_free(lender.loan));
+  const auto sent = lender.frame.picture;
+  std::ranges::fill(lender.frame.picture, std::byte{0xEE});  // ours again
+  ASSERT_EQ(lender.device().run(SimRuntime::kRef), Code::kOk) << lender.device().last_error();
+  float out[4] = {};
+  uint64_t written = 0;
+  ASSERT_EQ(lender.device().get_output(3, out, sizeof out, &written), Code::kOk);
+  const auto want = SimRuntime::compute(sent, lender.frame.prompt, lender.frame.state);
+  EXPECT_EQ(std::memcmp(out, want.data(), 16), 0);
+  EXPECT_EQ(lender.device().snapshot().channel.copied_bytes, 0u);
+  EXPECT_EQ(lender.device().counters().inputs_lent.load(), 1);
+}
+
+TEST(LinkSim, a_verb_sends_a_lent_input_on_before_its_own_message) {
+  Lender lender;
+  lender.begin();
+  lender.expect_answer();
+  EXPECT_TRUE(lender.device().is_free(lender.loan));
+}
+
+TEST(LinkSim, a_lent_buffer_that_is_reused_too_early_is_found_and_never_computed_on) {
+  Lender lender;
+  lender.begin();
+  lender.frame.picture.back() ^= std::byte{1};
+  EXPECT_EQ(lender.device().run(SimRuntime::kRef), Code::kDevice);
+  EXPECT_NE(std::strstr(lender.device().last_error(), "corrupted"), nullptr)
+      << lender.device().last_error();
+  EXPECT_EQ(lender.world.runs.size(), 1u) << "it was not run";
+  lender.world.weather[0].window = 1 << 20;
+  EXPECT_EQ(lender.loop.tick(), Tick::kGood) << lender.loop.why;
+  EXPECT_EQ(lender.device().counters().connects.load(), 1) << "the connection was kept";
+}
+
+TEST(LinkSim, a_lent_buffer_is_free_when_the_link_is_lost_and_is_not_read_again) {
+  for (const bool reset : {false, true}) {
+    Lender lender;
+    lender.begin();
+    reset ? lender.world.break_all() : lender.world.stop_host();
+    EXPECT_TRUE(lender.device().is_free(lender.loan));
+    EXPECT_FALSE(lender.device().connected());
+    lender.frame.picture = {};  // the sanitizers watch
+    if (!reset) lender.world.start_host();
+    lender.world.weather[0].window = 1 << 20;
+    Tick last = Tick::kFailed;
+    for (int i = 0; i < 60 && last != Tick::kGood; ++i) last = lender.loop.tick();
+    EXPECT_EQ(last, Tick::kGood) << lender.loop.why;
+    EXPECT_TRUE(lender.device().is_free(lender.loan));
+  }
+}
+
+TEST(LinkSim, a_loan_that_does_not_end_costs_the_time_that_was_given_to_it) {
+  Lender lender;
+  lender.begin();
+  lender.world.weather[0].window = 0;  // nothing more is taken
+  const int64_t before = lender.world.now_ns;
+  EXPECT_EQ(lender.device().wait_free(lender.loan, 7 * kMs), Code::kNotReady);
+  EXPECT_EQ(lender.world.now_ns - before, 7 * kMs);
+  EXPECT_FALSE(lender.device().is_free(lender.loan));
+  EXPECT_EQ(lender.device().run(SimRuntime::kRef), Code::kDevice) << "a verb keeps its deadline";
+  lender.loop.close();  // the release ends the loan; the picture goes after it
+}
+
 TEST(LinkSim, the_clock_offset_is_found_and_follows_a_step) {
   World world(1);
   Loop loop(world);

@@ -198,6 +198,7 @@ Code Device::lost(Cause cause, const char* what) noexcept {
   ++counters_.lost[static_cast<size_t>(cause)];
   run_open_ = outputs_ready_ = false;
   connection_->channel().transport().shut();
+  connection_->channel().forget_rest();
   state_.store(kLost, std::memory_order_release);
   return fail(Code::kDevice, "link: %s: %s", cause_name(cause), what);
 }
@@ -241,6 +242,14 @@ bool Device::take_token(int64_t deadline_ns) noexcept {
   }
 }
 
+// A loan ends when the last byte has left, or with the connection.
+void Device::give_token() noexcept {
+  if (loan_.load(std::memory_order_relaxed) != 0 &&
+      (!connected() || connection_ == nullptr || !connection_->channel().has_lent()))
+    loan_.store(0, std::memory_order_release);
+  token_.store(0, std::memory_order_release);
+}
+
 Code Device::begin(int64_t& deadline_ns) noexcept {
   deadline_ns = clock_->now_ns() + config_.deadline_ns;
   if (!take_token(deadline_ns)) return late("waiting for the link");
@@ -265,7 +274,7 @@ void Device::heartbeat() {
   if (run_open_) return;  // the answer belongs to receive_step
   wire::Channel& channel = connection_->channel();
   const int64_t now = clock_->now_ns();
-  if (channel.has_tail()) channel.flush(now);
+  if (channel.has_rest()) channel.flush(now);
   wire::Incoming in;
   for (;;) {
     const Got got = channel.receive(in, nullptr, 0);

@@ -8,6 +8,8 @@
 // well-formed text, finite numbers) is sent without waiting; every other one waits for the host's
 // answer, so that a refusal comes from set_input with the runtime's own code. A refusal that comes
 // later fails the next run.
+// Memory. Pictures and data are sent from where they lie. What a deadline leaves unsent is copied,
+// unless it is lent: then it goes on its way from there with the next verbs.
 // Outputs. Ports that were read after the last run ride with the next reply.
 #pragma once
 #include <atomic>
@@ -37,7 +39,8 @@ inline constexpr uint64_t kMaxOutputBytes = uint64_t{64} << 20;
 
 struct DeviceCounters {
   std::atomic<int64_t> runs{0}, failed_runs{0}, refused_inputs{0}, late_refusals{0};
-  std::atomic<int64_t> inputs_sent{0}, inputs_waited{0}, pushed_outputs{0}, read_outputs{0};
+  std::atomic<int64_t> inputs_sent{0}, inputs_waited{0}, inputs_lent{0}, pushed_outputs{0},
+      read_outputs{0};
   std::atomic<int64_t> late_answers{0}, stale_answers{0};
   std::atomic<int64_t> replaced_inputs{0};  // a newer one took their place in the host's queue
   std::atomic<int64_t> connects{0}, reconnects{0}, dial_failures{0};
@@ -61,6 +64,11 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
 
   // [hot] Verbs. kDevice: the link failed or the deadline passed, last_error says which.
   Code set_input(uint32_t port, const void* data, uint64_t bytes) noexcept;
+  // As set_input, but what the system does not take at once is sent later, from where it lies.
+  // *loan: 0, or a number: the bytes behind `data` are left alone until is_free(*loan).
+  Code lend_input(uint32_t port, const void* data, uint64_t bytes, uint64_t* loan) noexcept;
+  bool is_free(uint64_t loan) noexcept;                        // sends what the system takes now
+  Code wait_free(uint64_t loan, int64_t timeout_ns) noexcept;  // kOk, kNotReady
   Code get_output(uint32_t port, void* out, uint64_t capacity, uint64_t* written) noexcept;
   Code run(uint32_t executor_ref) noexcept { return run_whole(0, executor_ref); }
   Code step() noexcept { return run_whole(1, 0); }
@@ -107,7 +115,7 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
   void adopt(std::unique_ptr<Connection> connection, uint32_t epoch);
 
   bool take_token(int64_t deadline_ns) noexcept;
-  void give_token() noexcept { token_.store(0, std::memory_order_release); }
+  void give_token() noexcept;
   Code fail(Code code, const char* format, ...) noexcept __attribute__((format(printf, 3, 4)));
   Code refuse(int32_t code, const wire::Line& text) noexcept;
   Code lost(wire::Cause cause, const char* what) noexcept;
@@ -121,7 +129,10 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
   void add_view(const frt_image_view& view, uint64_t& budget) noexcept;
   bool is_usual(uint32_t port, const void* data) const noexcept;
   void remember(uint32_t port) noexcept;
-  Code stage(uint32_t port, const void* data, uint64_t bytes, int64_t deadline_ns) noexcept;
+  Code stage(uint32_t port, const void* data, uint64_t bytes, bool lent,
+             int64_t deadline_ns) noexcept;
+  Io send_input(const wire::Outgoing& facts, int64_t deadline_ns) noexcept;
+  void flush_loan(int64_t deadline_ns) noexcept;
   Code send_run(uint8_t kind, uint32_t executor_ref, int64_t deadline_ns) noexcept;
   Code finish_run(int64_t deadline_ns) noexcept;
   Code run_whole(uint8_t kind, uint32_t executor_ref) noexcept;
@@ -145,6 +156,8 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
   std::string host_text_;
   std::unique_ptr<Connection> connection_;
   std::atomic<uint32_t> state_{kLost}, token_{0};
+  std::atomic<uint64_t> loan_{0};  // the open one; 0: none
+  uint64_t n_loans_ = 0;
   uint32_t epoch_ = 0, n_inputs_ = 0, n_replaced_ = 0;  // of this epoch
 
   std::vector<PortState> ports_;

@@ -56,13 +56,52 @@ bool plain_text(std::string_view text) {
 }  // namespace
 
 Code Device::set_input(uint32_t port, const void* data, uint64_t bytes) noexcept {
+  return lend_input(port, data, bytes, nullptr);
+}
+
+Code Device::lend_input(uint32_t port, const void* data, uint64_t bytes, uint64_t* loan) noexcept {
+  if (loan != nullptr) *loan = 0;
   outputs_ready_ = run_open_ = false;
   int64_t deadline_ns = 0;
   if (const Code code = begin(deadline_ns); code != Code::kOk) return code;
-  const Code code = stage(port, data, bytes, deadline_ns);
+  const Code code = stage(port, data, bytes, loan != nullptr, deadline_ns);
+  if (loan != nullptr && code == Code::kOk && connection_->channel().has_lent()) {
+    *loan = ++n_loans_;
+    loan_.store(*loan, std::memory_order_release);
+    ++counters_.inputs_lent;
+  }
   give_token();
   if (code != Code::kOk) ++counters_.refused_inputs;
   return code;
+}
+
+// ---- loans
+
+// With the token.
+void Device::flush_loan(int64_t deadline_ns) noexcept {
+  if (!connected()) return;
+  const Io io = connection_->channel().flush(deadline_ns);
+  if (io != Io::kDone && io != Io::kLate)
+    lost(wire::cause_of(io), "the connection ended while an input was sent");
+}
+
+bool Device::is_free(uint64_t loan) noexcept {
+  if (loan == 0 || loan_.load(std::memory_order_acquire) != loan) return true;
+  const int64_t now = clock_->now_ns();
+  if (!take_token(now)) return false;  // the link is looked after, and sent on by that
+  flush_loan(now);
+  give_token();
+  return loan_.load(std::memory_order_acquire) != loan;
+}
+
+Code Device::wait_free(uint64_t loan, int64_t timeout_ns) noexcept {
+  if (is_free(loan)) return Code::kOk;
+  const int64_t now = clock_->now_ns();
+  const int64_t due = timeout_ns < INT64_MAX - now ? now + timeout_ns : INT64_MAX;
+  if (!take_token(due)) return Code::kNotReady;
+  flush_loan(due);
+  give_token();
+  return is_free(loan) ? Code::kOk : Code::kNotReady;
 }
 
 // Fills input_ and pieces_.
@@ -164,13 +203,24 @@ void Device::remember(uint32_t port) noexcept {
   state.most_bytes = first ? input_.bytes : std::max(state.most_bytes, input_.bytes);
 }
 
-Code Device::stage(uint32_t port, const void* data, uint64_t bytes, int64_t deadline_ns) noexcept {
+// A lent one goes behind what is still to be sent, and only as far as the system takes it at once.
+Io Device::send_input(const wire::Outgoing& facts, int64_t deadline_ns) noexcept {
+  wire::Channel& channel = connection_->channel();
+  if (!facts.lent) return channel.send(input_, facts, pieces_, deadline_ns);
+  if (const Io io = channel.flush(deadline_ns); io != Io::kDone) return io;
+  Io io = channel.send(input_, facts, pieces_, clock_->now_ns());
+  if (io == Io::kLate && !channel.begun()) io = channel.send(input_, facts, pieces_, deadline_ns);
+  return io == Io::kLate && channel.has_lent() ? Io::kDone : io;
+}
+
+Code Device::stage(uint32_t port, const void* data, uint64_t bytes, bool lent,
+                   int64_t deadline_ns) noexcept {
   describe_input(port, data, bytes);
   const bool usual = is_usual(port, data);
   wire::Channel& channel = connection_->channel();
   const uint64_t id = connection_->next_request();
   const uint8_t flags = usual ? uint8_t{0} : wire::kWantAnswer;
-  const Io io = channel.send(input_, {id, epoch_, captured_ns_, flags}, pieces_, deadline_ns);
+  const Io io = send_input({id, epoch_, captured_ns_, flags, lent && usual}, deadline_ns);
   if (channel.begun()) ++n_inputs_;
   PortState unknown;
   PortState& state = port < ports_.size() ? ports_[port] : unknown;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -23,6 +24,7 @@ constexpr size_t kLengthBytes = 4;  // u16 sealed bytes, u16 pad bytes behind th
 static_assert(kSealedBytes <= UINT16_MAX);
 constexpr unsigned char kGreeting[5] = {'O', 'U', 'T', 'S', 1};
 constexpr unsigned kMostGridLog2 = 14;
+constexpr size_t kLargeBytes = 4096;  // a piece of so many bytes is sealed where it lies
 
 using Key = std::array<unsigned char, 32>;
 using Stream = crypto_secretstream_xchacha20poly1305_state;
@@ -234,6 +236,9 @@ class SecureTransport final : public Transport {
   void shut() noexcept override { inner_->shut(); }
   const TransportFacts& facts() const noexcept override { return facts_; }
   size_t unsent_bytes() const noexcept override { return inner_->unsent_bytes(); }
+  uint64_t copied_bytes() const noexcept override {
+    return gathered_bytes_ + inner_->copied_bytes();
+  }
   void set_urgency(Urgency urgency) noexcept override { inner_->set_urgency(urgency); }
 
  private:
@@ -247,21 +252,36 @@ class SecureTransport final : public Transport {
     }
   }
 
-  // The next record from (piece, offset) on, which stay where they are. False: nothing is left.
-  bool seal(std::span<const Piece> pieces, size_t piece, size_t offset) noexcept {
+  // What the next record holds: of a large piece as it lies there, of small ones gathered. Without
+  // a grid a record may be short, so that what stands before a large piece is not filled up from
+  // it.
+  Piece next_plain(std::span<const Piece> pieces, size_t piece, size_t offset) noexcept {
+    const bool any_length = grid_ == 1;
     size_t n = 0;
     for (; piece < pieces.size() && n < gather_.size(); ++piece, offset = 0) {
-      const size_t part = std::min(gather_.size() - n, pieces[piece].size() - offset);
-      if (part > 0) std::memcpy(gather_.data() + n, pieces[piece].data() + offset, part);
+      const Piece rest = pieces[piece].subspan(offset);
+      const bool large = rest.size() >= (any_length ? kLargeBytes : gather_.size());
+      if (large && n == 0) return rest.first(std::min(rest.size(), gather_.size()));
+      if (large && any_length) break;
+      const size_t part = std::min(gather_.size() - n, rest.size());
+      if (part > 0) std::memcpy(gather_.data() + n, rest.data(), part);
       n += part;
     }
+    gathered_bytes_ += n;
+    return std::span(gather_).first(n);
+  }
+
+  // The next record from (piece, offset) on, which stay where they are. False: nothing is left.
+  bool seal(std::span<const Piece> pieces, size_t piece, size_t offset) noexcept {
+    const Piece plain = next_plain(pieces, piece, offset);
+    const size_t n = plain.size();
     if (n == 0) return false;
     const size_t length = n + kOverheadBytes, pad = pad_of(kLengthBytes + length, grid_);
     const auto word = static_cast<uint32_t>(length | pad << 16);
     std::memcpy(out_.data(), &word, sizeof word);
     auto* out = reinterpret_cast<unsigned char*>(out_.data());
     crypto_secretstream_xchacha20poly1305_push(
-        &push_, out + kLengthBytes, nullptr, reinterpret_cast<const unsigned char*>(gather_.data()),
+        &push_, out + kLengthBytes, nullptr, reinterpret_cast<const unsigned char*>(plain.data()),
         n, out, kLengthBytes, crypto_secretstream_xchacha20poly1305_TAG_MESSAGE);
     std::memset(out + kLengthBytes + length, 0, pad);
     out_at_ = 0;
@@ -300,6 +320,7 @@ class SecureTransport final : public Transport {
   const size_t grid_;
   Stream push_, pull_;
   std::vector<std::byte> out_, gather_, in_, plain_;
+  std::atomic<uint64_t> gathered_bytes_{0};
   size_t out_at_ = 0, out_end_ = 0, sealed_ = 0;
   size_t in_n_ = 0, plain_at_ = 0, plain_end_ = 0, pad_left_ = 0;
   bool broken_ = false;

@@ -75,7 +75,7 @@ bool Peer::pump(int64_t deadline_ns) {
   const Got got = channel_.receive(in, this, deadline_ns);
   const int64_t now = core_->clock.now_ns();
   if (got == Got::kLate) {
-    if (channel_.has_tail()) channel_.flush(now);
+    if (channel_.has_rest()) channel_.flush(now);
     if (!serve_telemetry()) over_ = true;
     if (!said_hello_ && now - begun_ns_ > kHelloNs) return end(Cause::kDeadline, "no hello came");
     // A device that waits for a run, or for the store to read a file, sends nothing meanwhile.

@@ -91,6 +91,10 @@ class Transport {
   // [any] Bytes that send took and that did not reach the peer's system yet, as far as the medium
   // tells; 0 where it does not.
   virtual size_t unsent_bytes() const noexcept { return 0; }
+  // [any] Bytes that send copied from memory to memory in this process so far. (Encryption reads
+  // every byte and writes another one elsewhere: that is counted only where it had to be gathered
+  // first.)
+  virtual uint64_t copied_bytes() const noexcept { return 0; }
   // [any] What this stream carries, so that the system puts one stream before another where several
   // share a cable. Media with one stream do nothing.
   virtual void set_urgency(Urgency) noexcept {}

@@ -42,6 +42,7 @@ Channel::Channel(std::unique_ptr<Transport> transport, const Clock& clock)
       in_(kReadBytes) {
   body_.reserve(kSmallBodyBytes);
   pieces_.reserve(kMaxPieces);
+  rest_.reserve(kMaxPieces);
   last_received_ns_ = clock.now_ns();
 }
 
@@ -99,36 +100,65 @@ Io Channel::send_encoded(uint16_t type, size_t body_bytes, const Outgoing& facts
   header.echo_received_ns = echo_received_ns_;
   header.sent_ns = clock_->now_ns();
   encode_header(header, out_);
-  const Io io = send_pieces(pieces_, deadline_ns);
+  const Io io = send_pieces(payload.size(), facts.lent, deadline_ns);
   if (begun_) ++next_sequence_, ++counters_.sent;
   return io;
 }
 
-Io Channel::send_pieces(std::span<const Piece> pieces, int64_t deadline_ns) {
-  const Moved moved = transport_->send(pieces, deadline_ns);
+// pieces_: header and body, n_payload of the caller, padding.
+Io Channel::send_pieces(size_t n_payload, bool lent, int64_t deadline_ns) {
+  const uint64_t copied = transport_->copied_bytes();
+  const Moved moved = transport_->send(pieces_, deadline_ns);
   counters_.sent_bytes += moved.bytes;
+  const uint64_t more = transport_->copied_bytes() - copied, own = pieces_[0].size();
+  if (n_payload > 0 && more > own) counters_.copied_bytes += more - own;
   begun_ = moved.bytes > 0;
-  if (moved.io == Io::kLate && begun_) keep_tail(pieces, moved.bytes);
+  if (moved.io == Io::kLate && begun_) keep_rest(n_payload, lent, moved.bytes);
   return moved.io;
 }
 
-void Channel::keep_tail(std::span<const Piece> pieces, size_t sent) {
-  tail_.clear();
-  tail_at_ = 0;
-  for (const Piece& piece : pieces) {
-    const size_t skip = std::min(sent, piece.size());
-    sent -= skip;
-    tail_.insert(tail_.end(), piece.begin() + static_cast<ptrdiff_t>(skip), piece.end());
-  }
-  counters_.copied_bytes += tail_.size();
+// Padding is nobody's and stays; a lent payload stays where it is; the rest is copied.
+void Channel::keep_rest(size_t n_payload, bool lent, size_t sent) {
+  const auto stays = [&](size_t i) { return i > n_payload || (lent && i > 0); };
+  const auto for_rest = [&](auto&& visit) {
+    size_t skip = sent;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const size_t gone = std::min(skip, pieces_[i].size());
+      skip -= gone;
+      if (gone < pieces_[i].size()) visit(i, pieces_[i].subspan(gone));
+    }
+  };
+  size_t n_copied = 0, at = 0;
+  for_rest([&](size_t i, Piece rest) { n_copied += stays(i) ? 0 : rest.size(); });
+  tail_.resize(n_copied);
+  rest_.clear();
+  rest_at_ = 0;
+  rest_lent_ = lent;
+  for_rest([&](size_t i, Piece rest) {
+    if (!stays(i)) {
+      const auto copy = std::span(tail_).subspan(at, rest.size());
+      std::memcpy(copy.data(), rest.data(), rest.size());
+      at += rest.size();
+      if (i > 0) counters_.copied_bytes += rest.size();
+      rest = copy;
+    }
+    rest_.push_back(rest);
+  });
 }
 
 Io Channel::flush(int64_t deadline_ns) noexcept {
-  if (!has_tail()) return Io::kDone;
-  const Piece rest = std::span(tail_).subspan(tail_at_);
-  const Moved moved = transport_->send({&rest, 1}, deadline_ns);
-  tail_at_ += moved.bytes;
+  if (!has_rest()) return Io::kDone;
+  const uint64_t copied = transport_->copied_bytes();
+  const Moved moved = transport_->send(std::span(rest_).subspan(rest_at_), deadline_ns);
+  counters_.copied_bytes += transport_->copied_bytes() - copied;
   counters_.sent_bytes += moved.bytes;
+  for (size_t left = moved.bytes; has_rest();) {
+    const size_t gone = std::min(left, rest_[rest_at_].size());
+    rest_[rest_at_] = rest_[rest_at_].subspan(gone);
+    left -= gone;
+    if (!rest_[rest_at_].empty()) break;
+    ++rest_at_;
+  }
   return moved.io;
 }
 

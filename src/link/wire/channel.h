@@ -4,8 +4,9 @@
 // messages are small, payloads go from and to memory of the caller.
 //
 // Sending. A message whose deadline passes half way goes on its way with the next call: what is
-// left of it is kept (tail) and sent first. The caller learns kLate and may use its memory again.
-// Receiving. Partial messages are kept over any number of deadlines.
+// left of it is kept (rest) and sent first. The caller learns kLate and may use its memory again:
+// it was copied; or, when the payload was lent, not before has_lent() is false. Receiving. Partial
+// messages are kept over any number of deadlines.
 #pragma once
 #include <memory>
 #include <span>
@@ -49,6 +50,7 @@ struct Outgoing {
   uint32_t epoch = 0;
   int64_t captured_ns = 0;
   uint8_t flags = 0;
+  bool lent = false;  // the payload stays as it is until has_lent() is false
 };
 
 struct ChannelCounters {
@@ -58,7 +60,8 @@ struct ChannelCounters {
   uint64_t skipped_bytes = 0;  // taken away until there was one again
   uint64_t gaps = 0;           // messages missing between two that came
   uint64_t unknown = 0;        // messages of a type that is not known here
-  uint64_t copied_bytes = 0;   // of payloads: left of sends that were late
+  uint64_t copied_bytes = 0;   // of payloads, in user space: by the transport, and what was left of
+                               // late sends
 };
 
 class Channel {
@@ -97,9 +100,13 @@ class Channel {
   bool begun() const { return begun_; }
   // [hot] Sends what is left of a late message. kDone when nothing is left.
   Io flush(int64_t deadline_ns) noexcept;
-  bool has_tail() const { return tail_at_ < tail_.size(); }
+  bool has_rest() const { return rest_at_ < rest_.size(); }
+  // Memory of a caller is still to be read.
+  bool has_lent() const { return rest_lent_ && has_rest(); }
+  // Never reads it again; the stream is over.
+  void forget_rest() noexcept { rest_.clear(), rest_at_ = 0, rest_lent_ = false; }
   // [hot] Everything that was sent has reached the peer, as far as the medium tells.
-  bool is_idle() const noexcept { return !has_tail() && transport_->unsent_bytes() == 0; }
+  bool is_idle() const noexcept { return !has_rest() && transport_->unsent_bytes() == 0; }
 
   // [hot] The next message, of any known type. Messages of unknown types are skipped (answered with
   // FAULT when the peer asks for that). `place` may be nullptr: payloads are thrown away.
@@ -122,8 +129,8 @@ class Channel {
   std::span<std::byte> room_for(size_t body_bytes);
   Io send_encoded(uint16_t type, size_t body_bytes, const Outgoing& facts,
                   std::span<const Piece> payload, int64_t deadline_ns);
-  Io send_pieces(std::span<const Piece> pieces, int64_t deadline_ns);
-  void keep_tail(std::span<const Piece> pieces, size_t sent);
+  Io send_pieces(size_t n_payload, bool lent, int64_t deadline_ns);
+  void keep_rest(size_t n_payload, bool lent, size_t sent);
 
   Got fill(int64_t deadline_ns, Incoming& out);
   bool find_header();
@@ -142,8 +149,10 @@ class Channel {
   // sending
   std::vector<std::byte> out_;
   std::vector<Piece> pieces_;
-  std::vector<std::byte> tail_;
-  size_t tail_at_ = 0;
+  std::vector<std::byte> tail_;  // copies of what is in rest_
+  std::vector<Piece> rest_;      // of a message that was late
+  size_t rest_at_ = 0;
+  bool rest_lent_ = false;
   uint32_t next_sequence_ = 1;
   bool begun_ = false, carries_frames_ = false;
 

@@ -141,6 +141,7 @@ class LentStream final : public link::Transport {
   void shut() noexcept override { stream_->shut(); }
   const link::TransportFacts& facts() const noexcept override { return stream_->facts(); }
   size_t unsent_bytes() const noexcept override { return stream_->unsent_bytes(); }
+  uint64_t copied_bytes() const noexcept override { return stream_->copied_bytes(); }
 
  private:
   Lease lease_;

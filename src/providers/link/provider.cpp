@@ -10,6 +10,7 @@
 
 #include "abi/provider.h"
 #include "base/printable.h"
+#include "outrider/ext/borrow.h"
 #include "outrider/ext/liveness.h"
 
 namespace outrider {
@@ -26,6 +27,7 @@ struct Published {
   std::string description;
   outrider_status_v1 status{};
   outrider_liveness_v1 liveness{};
+  outrider_borrow_v1 borrow{};
   bool send_receive = false;
 
   std::mutex lock;  // of the thread below; no verb takes it
@@ -90,6 +92,21 @@ int alive(void* self) {
   return device_of(self).connected() ? 1 : 0;
 }
 
+// ---- borrow extension ---------------------------------------------------------------------------
+
+int lend_input(void* self, uint32_t port, const void* data, uint64_t bytes, uint64_t* token) {
+  if (self == nullptr || token == nullptr) return FRT_ERR_INVALID;
+  return to_abi(device_of(self).lend_input(port, data, bytes, token));
+}
+int is_free(void* self, uint64_t token) {
+  return self == nullptr || device_of(self).is_free(token) ? 1 : 0;
+}
+int wait_free(void* self, uint64_t token, uint64_t timeout_ns) {
+  if (self == nullptr) return FRT_ERR_INVALID;
+  const auto most = static_cast<uint64_t>(INT64_MAX);
+  return to_abi(device_of(self).wait_free(token, static_cast<int64_t>(std::min(timeout_ns, most))));
+}
+
 // ---- status extension ---------------------------------------------------------------------------
 
 uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
@@ -107,6 +124,7 @@ uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
       {"late_refusals", c.late_refusals},
       {"inputs_sent", c.inputs_sent},
       {"inputs_waited", c.inputs_waited},
+      {"inputs_lent", c.inputs_lent},
       {"pushed_outputs", c.pushed_outputs},
       {"read_outputs", c.read_outputs},
       {"late_answers", c.late_answers},
@@ -243,6 +261,8 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
   published->liveness = {1, sizeof(outrider_liveness_v1), published.get(), alive};
+  published->borrow = {1,        sizeof(outrider_borrow_v1), published.get(), lend_input, is_free,
+                       wait_free};
   const link::wire::OpenReply& from = published->device->runtime();
   published->description = "{\"family\":\"remote\",\"endpoint\":" + json_text(config.endpoint) +
                            ",\"model\":" + json_text(config.model) +
@@ -261,7 +281,8 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
       sizeof(frt_model_runtime_verbs),     0,         set_input, get_output, prepare,
       from.has_step != 0 ? step : nullptr, last_error};
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status},
-                                            {OUTRIDER_EXT_LIVENESS, 1, &published->liveness}};
+                                            {OUTRIDER_EXT_LIVENESS, 1, &published->liveness},
+                                            {OUTRIDER_EXT_BORROW, 1, &published->borrow}};
   Published* self = published.get();
   auto made = abi::publish(builder, std::move(published), verbs, extensions);
   if (!made) return made.error();

@@ -54,6 +54,7 @@ class FfsPort final : public LendablePort {
   }
   long reap(int64_t until_ns) noexcept override { return aio_.reap(until_ns); }
   uint32_t n_unfinished() const noexcept override { return aio_.n_unfinished(); }
+  uint64_t n_copied_bytes() const noexcept override { return aio_.n_gathered_bytes(); }
   void wake_events() noexcept override {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t put = ::write(wake_, &one, sizeof one);

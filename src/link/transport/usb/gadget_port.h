@@ -63,6 +63,8 @@ class GadgetPort {
   // last call (0: none), or -errno of the first request that failed.
   virtual long reap(int64_t until_ns) noexcept = 0;
   virtual uint32_t n_unfinished() const noexcept = 0;  // requests still in the kernel's queue
+  // [any] Bytes that submit() had to gather so far: requests of many small pieces.
+  virtual uint64_t n_copied_bytes() const noexcept { return 0; }
   // [any] Makes next_event() or reap() return at once, this time and every later time; reap() waits
   // again after calm_writes().
   virtual void wake_events() noexcept = 0;

@@ -112,6 +112,7 @@ class GadgetStream final : public Transport {
   void shut() noexcept override { core_->fail(Io::kShut), core_->end = Io::kShut; }
   const TransportFacts& facts() const noexcept override { return facts_; }
   size_t unsent_bytes() const noexcept override { return unsent_bytes_.load(); }
+  uint64_t copied_bytes() const noexcept override { return core_->port().n_copied_bytes(); }
 
  private:
   bool reap(int64_t until_ns) noexcept;

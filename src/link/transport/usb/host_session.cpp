@@ -201,6 +201,7 @@ Moved HostSession::send(std::span<const Piece> pieces, int64_t deadline_ns) noex
       if (bytes == rest.size()) ++piece_index, piece_offset = 0;
     }
     sent += out.bytes;
+    n_copied_bytes_ += out.bytes;
     ++n_queued_;
     start_oldest_write();
   }
@@ -331,6 +332,7 @@ class HostStream final : public Transport {
   }
   const TransportFacts& facts() const noexcept override { return facts_; }
   size_t unsent_bytes() const noexcept override { return session_->unsent_bytes(); }
+  uint64_t copied_bytes() const noexcept override { return session_->n_copied_bytes(); }
 
  private:
   const std::shared_ptr<HostSession> session_;

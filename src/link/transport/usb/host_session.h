@@ -42,6 +42,7 @@ class HostSession {
   Moved receive(std::span<std::byte> into, int64_t deadline_ns) noexcept;
   void end(Io io) noexcept;  // the first end wins
   size_t unsent_bytes() noexcept;
+  uint64_t n_copied_bytes() const noexcept { return n_copied_bytes_; }
 
   // True when a byte has come; false at the deadline or when the session ended without one.
   bool wait_first_byte(int64_t until_ns) noexcept;
@@ -79,6 +80,7 @@ class HostSession {
   SlotRing ring_;
   std::atomic<Io> end_{Io::kDone};
   std::atomic<bool> heard_{false}, stop_{false};
+  std::atomic<uint64_t> n_copied_bytes_{0};
 
   std::mutex post_mutex_;  // reserving and posting are one step
   uint32_t next_post_ = 0;

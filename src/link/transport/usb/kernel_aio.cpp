@@ -87,6 +87,7 @@ size_t KernelAio::prepare(int fd, std::span<const Piece> pieces, size_t offset,
         std::memcpy(gathered_.data() + taken, part.data(), part.size());
         taken += part.size();
       }
+      n_gathered_bytes_ += kWriteRequestBytes;
       first[0] = {gathered_.data(), kWriteRequestBytes};
       n_vectors = 1;
     }

@@ -27,6 +27,7 @@ class KernelAio {
   long submit(int fd, std::span<const Piece> pieces, size_t offset, size_t bytes) noexcept;
   long reap(int64_t until_ns) noexcept;
   uint32_t n_unfinished() const noexcept { return n_unfinished_; }
+  uint64_t n_gathered_bytes() const noexcept { return n_gathered_bytes_; }
   void wake() noexcept;
   void calm() noexcept;
 
@@ -39,6 +40,7 @@ class KernelAio {
   aio_context_t context_ = 0;
   int done_fd_ = -1, wake_fd_ = -1;
   std::atomic<uint32_t> n_unfinished_{0};
+  std::atomic<uint64_t> n_gathered_bytes_{0};
   std::vector<iocb> requests_;
   std::vector<iovec> vectors_;
   std::vector<std::byte> gathered_;
