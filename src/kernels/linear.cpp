@@ -18,9 +18,12 @@ constexpr int64_t kActivationBlockBytes = 768 * 1024;
 // starting a tile again costs more there, since its products take a quarter of the time.
 constexpr int64_t kInt8BigBlockBytes = 1280 * 1024;
 constexpr int64_t kInt8BigCacheBytes = 2 << 20;
-// Bytes of weights of a group of int8 panels. A row tile's activations stay in L1 for all of it and
-// more of a row of y is written at once; measured on PI0.5: 2 to 5 % of the time for 512 rows.
-constexpr int64_t kInt8GroupBytes = 160 * 1024;
+// Bytes of weights of a group of panels. A row tile's activations stay in L1 or near for all of it,
+// and more of a row of y is written at once; measured on PI0.5: 2 to 5 % of the time for 512 rows.
+// Wider weights than int8 take the larger one where the cache is large enough.
+constexpr int64_t kGroupBytes = 160 * 1024;
+constexpr int64_t kBigGroupBytes = 320 * 1024;
+constexpr int64_t kBigGroupCacheBytes = 1 << 20;
 constexpr int64_t kMinKBlock = 256;
 // 16-bit weights are widened once for all row tiles when there are at least so many of them, in
 // blocks of at most this many k: two panels of f32 are then 128 kB.
@@ -51,6 +54,12 @@ int64_t int8_block_bytes() {
                                    ? kInt8BigBlockBytes
                                    : kActivationBlockBytes;
   return bytes;
+}
+
+int64_t group_bytes(int64_t value_bytes) {
+  static const int64_t wide =
+      sysconf(_SC_LEVEL2_CACHE_SIZE) >= kBigGroupCacheBytes ? kBigGroupBytes : kGroupBytes;
+  return value_bytes == 1 ? kGroupBytes : wide;
 }
 
 bool in_pairs(PackFormat format) {
@@ -84,7 +93,7 @@ struct LinearRunner::Job {
     widen = w_bytes == 2 && a_bytes == 4 && tiles.n_tiles >= kWidenTiles && group <= kWidenPanels;
     k_block = choose_k_block();
     if (widen) k_block = std::min(k_block, kWidenKBlock);
-    if (format == PackFormat::kInt8) group = std::max(group, int8_group());
+    if (!widen) group = std::max(group, wide_group());
     pack_units = tiles.n_tiles;
     // A scale or a norm needs all of a row, so such a row is not shared between threads.
     if (format != PackFormat::kInt8 && p.norm.kind == RowNorm::Kind::kNone)
@@ -93,8 +102,8 @@ struct LinearRunner::Job {
   }
 
   // Not more panels than row tiles: each of them fetches one panel of the next group ahead.
-  int64_t int8_group() const {
-    const int64_t wanted = kInt8GroupBytes / (k_block * kPanelLanes);
+  int64_t wide_group() const {
+    const int64_t wanted = group_bytes(w_bytes) / (k_block * kPanelLanes * w_bytes);
     const int64_t most = std::min<int64_t>({wanted, tiles.n_tiles, kTileMaxPanels});
     return most < 2 ? 2 : int64_t{1} << floor_log2(most);
   }
