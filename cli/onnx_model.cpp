@@ -52,6 +52,18 @@ void count_operators(const onnx::Graph& graph, std::map<std::string, size_t>& co
   }
 }
 
+std::vector<std::byte> sample_of(const frt_runtime_port_desc& port) {
+  size_t n = 1;
+  for (uint32_t d = 0; d < port.rank; ++d) n *= static_cast<size_t>(port.shape[d]);
+  std::vector<std::byte> bytes(n * port_dtype_bytes(port.dtype));
+  // A soft wave: no value of a normalised observation is far from 0.
+  for (size_t i = 0; i < n && port.dtype == FRT_DTYPE_F32; ++i) {
+    const float value = static_cast<float>(static_cast<int>(i * 37 % 101) - 50) * 0.02f;
+    std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::span<const ConfigKey> onnx_keys() {
@@ -127,19 +139,12 @@ Result<Inspection> inspect_onnx(const std::string& path, const Resolved& resolve
   return inspection;
 }
 
-Result<void> stage_samples(Session& session) {
+Result<void> stage_samples(Session& session, SampleArrays& samples) {
+  size_t n_ports = 0;
   for (const auto* port : session.ports()) {
     if (port->direction != FRT_PORT_IN) continue;
-    size_t n = 1;
-    for (uint32_t d = 0; d < port->rank; ++d) n *= static_cast<size_t>(port->shape[d]);
-    std::vector<std::byte> bytes(n * port_dtype_bytes(port->dtype));
-    if (port->dtype == FRT_DTYPE_F32) {
-      // A soft wave: no value of a normalised observation is far from 0.
-      for (size_t i = 0; i < n; ++i) {
-        const float value = static_cast<float>(static_cast<int>(i * 37 % 101) - 50) * 0.02f;
-        std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
-      }
-    }
+    if (samples.by_port.size() == n_ports) samples.by_port.push_back(sample_of(*port));
+    const std::vector<std::byte>& bytes = samples.by_port[n_ports++];
     OUTRIDER_TRY(session.set_input(port->name, bytes.data(), bytes.size()));
   }
   return {};

@@ -23,8 +23,12 @@ Result<std::vector<Setting>> derive_onnx(const std::string& path);
 // Errors: those of reading.
 Result<Inspection> inspect_onnx(const std::string& path, const Resolved& resolved);
 
-// An array for every f32 input port, the same for the same port: what a measurement stages.
-Result<void> stage_samples(Session& session);
+// An array for every input port, f32 ones filled: what a measurement stages. Made at the first use,
+// so that a tick of a measurement makes none.
+struct SampleArrays {
+  std::vector<std::vector<std::byte>> by_port;
+};
+Result<void> stage_samples(Session& session, SampleArrays& samples);
 
 // A recorded case: CASEDIR/meta.json with kind "onnx", tolerance and a list of cases, each with
 // inputs and outputs by port name and .npy file; or one .ref.json file with the arrays in base64.

@@ -134,7 +134,7 @@ Result<void> stage_images(Session& session, const Request& request) {
 }
 
 Result<void> stage(Session& session, const Request& request) {
-  if (request.plain_arrays) return stage_samples(session);
+  if (request.samples) return stage_samples(session, *request.samples);
   if (!camera_ports(session).empty()) OUTRIDER_TRY(stage_images(session, request));
   if (session.find("prompt") != nullptr) OUTRIDER_TRY(session.set_text("prompt", request.prompt));
   if (session.find("state") != nullptr) OUTRIDER_TRY(session.set_floats("state", request.state));

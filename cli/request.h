@@ -1,9 +1,11 @@
 // The inputs of one tick as the command line gives them.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/config.h"
+#include "cli/onnx_model.h"
 #include "cli/session.h"
 #include "vision/image.h"
 
@@ -15,7 +17,8 @@ struct Request {
   std::vector<std::string> cameras;
   std::string prompt;
   std::vector<float> state;
-  bool plain_arrays = false;  // a graph: every input is given an array made for it
+  std::shared_ptr<SampleArrays> samples =
+      nullptr;  // a graph: every input is given an array made for it
 };
 
 // "0.1,-2,3e-1" -> values. Errors: kInvalid naming the position and what was found; every value

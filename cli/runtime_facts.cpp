@@ -77,8 +77,10 @@ void draw_cameras(Request& request, const Session& session) {
 
 Request sample_request(const Resolved& resolved, double time_s) {
   Request request;
-  request.plain_arrays = resolved.family == "onnx";
-  if (request.plain_arrays) return request;
+  if (resolved.family == "onnx") {
+    request.samples = std::make_shared<SampleArrays>();
+    return request;
+  }
   const auto side = [&](const char* key) {
     return static_cast<int>(std::clamp<int64_t>(resolved.integer(key, 64), 1, 4096));
   };

@@ -13,7 +13,8 @@ const feeds = {};
 for (const meta of session.inputMetadata) {
   const shape = meta.shape.map((d) => (typeof d === "number" && d >= 0 ? d : +(sizes[d] ?? 1)));
   const n = shape.reduce((a, b) => a * b, 1);
-  const data = meta.type === "int64" ? new BigInt64Array(n)
+  const whole = { int64: BigInt64Array, int32: Int32Array, uint8: Uint8Array, bool: Uint8Array }[meta.type];
+  const data = whole ? new whole(n)
     : Float32Array.from({ length: n }, (_, i) => ((i * 37) % 101 - 50) * 0.02);
   feeds[meta.name] = new ort.Tensor(meta.type, data, shape);
 }

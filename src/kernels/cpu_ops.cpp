@@ -210,8 +210,9 @@ class CpuOps final : public Ops {
     row.n_rows = r + 1 < c.n_rows ? 2 : 1;
     row.x_next = row.n_rows == 2 ? c.row[r + 1] - c.row[r] : 0;
     row.y_next = c.n;
+    row.relu = c.activation == Activation::kRelu ? 1 : 0;
     table_.window_row(&row);
-    if (c.activation == Activation::kNone) return;
+    if (c.activation == Activation::kNone || row.relu != 0) return;
     // Two rows of one output lie behind each other.
     for (int32_t o = 0; o < row.n_outputs; ++o)
       table_.activate_row(row.y + o * plane, c.n * row.n_rows, static_cast<int32_t>(c.activation));

@@ -106,6 +106,7 @@ struct WindowRow {
   int32_t lanes, n_outputs;  // lanes 8 or 1; n_outputs <= lanes are stored
   int32_t n_rows;            // 1 or 2; the second row lies x_next and y_next behind
   int64_t x_next, y_next;
+  int32_t relu;  // 1: kActRelu of the results is stored
 };
 
 struct KernelTable {

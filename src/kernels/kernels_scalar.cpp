@@ -190,7 +190,8 @@ void window_row(const WindowRow* row) {
         float sum = 0;
         for (int64_t t = 0; t < row->n_taps; ++t)
           sum = fmaf(row->w[t * row->lanes + o], x[row->tap[t] + i], sum);
-        y[i] = row->bias != nullptr ? sum + row->bias[o] : sum;
+        if (row->bias != nullptr) sum += row->bias[o];
+        y[i] = row->relu != 0 && sum < 0 ? 0 : sum;
       }
     }
   }

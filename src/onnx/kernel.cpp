@@ -109,12 +109,9 @@ void NodeContext::output_is_input(size_t i, size_t j, const Shape& shape) {
 }
 
 std::span<std::byte> NodeContext::keep(size_t n_bytes) {
-  const size_t whole = (n_bytes + 63) / 64 * 64 + 64;
-  void* memory = std::aligned_alloc(64, whole);
-  if (memory == nullptr) throw std::bad_alloc();
-  std::memset(memory, 0, whole);
-  kept_.emplace_back(memory, std::free);
-  return {static_cast<std::byte*>(memory), n_bytes};
+  const ConstantPool::Block block = around_.pool->take(n_bytes);
+  if (kept_.empty() || kept_.back() != block.owner) kept_.push_back(block.owner);
+  return {block.data, n_bytes};
 }
 
 Result<void> NodeContext::require_type(size_t i, std::initializer_list<DType> allowed) const {

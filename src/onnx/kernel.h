@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "onnx/constant_pool.h"
 #include "onnx/model.h"
 #include "onnx/shape.h"
 #include "tensor/ops.h"
@@ -71,6 +72,7 @@ class NodeContext {
     Ops* ops = nullptr;
     OpsLimits* limits = nullptr;
     double* flop = nullptr;
+    ConstantPool* pool = nullptr;
   };
 
   NodeContext(const Node& node, std::vector<Input> inputs, const Surroundings& around)

@@ -1,5 +1,6 @@
 // From values to bytes: which steps are left, and where each array lies while it is needed.
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <new>
 
@@ -151,15 +152,25 @@ Result<void> Planner::place() {
     for (const int v : ended)
       memory.give_back(places[static_cast<size_t>(v)].offset, value(v).type.n_bytes());
   }
-  std::set<const void*> owners;
+  // Small constants that a run reads move beside the packed weights; large ones stay where they
+  // are.
+  constexpr size_t kMovedBytes = size_t{16} << 10;
+  std::map<int, const std::byte*> seen;
   for (const Step& step : steps)
     for (const int v : step.in) {
       if (v < 0 || value(v).constant == nullptr) continue;
-      places[static_cast<size_t>(v)].constant = value(v).constant;
-      if (owners.insert(value(v).owner.get()).second) {
+      const auto [entry, first] = seen.emplace(v, value(v).constant);
+      const size_t n_bytes = value(v).type.n_bytes();
+      if (first && n_bytes <= kMovedBytes) {
+        ConstantPool::Block block = pool_.take(n_bytes);
+        if (n_bytes > 0) std::memcpy(block.data, value(v).constant, n_bytes);
+        entry->second = block.data;
+        if (kept_.empty() || kept_.back() != block.owner) kept_.push_back(std::move(block.owner));
+      } else if (first) {
         plan_->kept_.push_back(value(v).owner);
-        plan_->constant_bytes_ += value(v).type.n_bytes();
       }
+      if (first) plan_->constant_bytes_ += n_bytes;
+      places[static_cast<size_t>(v)].constant = entry->second;
     }
   for (auto& kept : kept_) plan_->kept_.push_back(std::move(kept));
   plan_->arena_bytes_ = memory.end();
@@ -171,6 +182,10 @@ Result<void> Planner::place() {
 
 Result<std::shared_ptr<const Plan>> Planner::make() {
   plan_ = std::make_shared<Plan>();
+  // Weights in f32 and a little more: panels are padded.
+  const auto n_values = static_cast<size_t>(std::max<int64_t>(model_.n_parameters, 0));
+  pool_ =
+      ConstantPool(std::min(n_values, options_.max_bytes / sizeof(float)) * sizeof(float) * 9 / 8);
   Scope scope;
   fuse(model_.graph);
   OUTRIDER_TRY(add_inputs(scope));

@@ -89,8 +89,9 @@ std::vector<int> Planner::prepare_as_is(const Node& node, const std::vector<int>
     if (input.given) input.type = value(v).type, input.constant = value(v).constant;
     seen.push_back(input);
   }
-  NodeContext context(node, std::move(seen),
-                      {opset_of(node), options_.precision, &ops_, &plan_->limits_, &plan_->flop_});
+  NodeContext context(
+      node, std::move(seen),
+      {opset_of(node), options_.precision, &ops_, &plan_->limits_, &plan_->flop_, &pool_});
   auto prepared = op.prepare(context);
   if (!prepared) {
     for (const size_t i : context.undetermined())
@@ -127,7 +128,8 @@ std::vector<int> Planner::prepare_as_is(const Node& node, const std::vector<int>
       step.out.push_back(v);
     }
   }
-  for (auto& kept : context.take_kept()) kept_.push_back(std::move(kept));
+  for (auto& kept : context.take_kept())
+    if (kept_.empty() || kept_.back() != kept) kept_.push_back(std::move(kept));
   if (!prepared.value()) return made;
   step.kernel = std::move(prepared.value());
   step.scratch_bytes = context.scratch_bytes();

@@ -79,6 +79,7 @@ class Planner {
   std::set<std::string> missing_operators_;
   size_t constant_bytes_ = 0, folded_bytes_ = 0;
   size_t n_unrolled_ = 0;
+  ConstantPool pool_{0};
   std::shared_ptr<Plan> plan_;
 };
 

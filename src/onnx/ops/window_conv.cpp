@@ -22,23 +22,67 @@ int64_t padded_size(const Window& w, size_t d) {
   return (w.out[d] - 1) * w.stride[d] + (w.kernel[d] - 1) * w.dilation[d] + 1;
 }
 
-// One row of the input by phases, phase_step from one to the next, n columns each.
-void fill_row(const Window& w, const float* row, int64_t n, int64_t phase_step, float* to) {
+// Column c of a phase is x = c * stride + first of the input, for c in [low, high).
+struct Phase {
+  int64_t first = 0, low = 0, high = 0;
+};
+std::vector<Phase> phases_of(const Window& w, int64_t n) {
+  std::vector<Phase> phases;
   const int64_t s = w.stride[2];
-  for (int64_t phase = 0; phase < s; ++phase, to += phase_step) {
-    // Column c of this phase is x = c * s + first of the input.
+  for (int64_t phase = 0; phase < s; ++phase) {
     const int64_t first = phase - w.before[2];
     const int64_t low = first >= 0 ? 0 : std::min((-first + s - 1) / s, n);
     const int64_t high = first >= w.in[2] ? low : std::clamp((w.in[2] - first + s - 1) / s, low, n);
-    std::fill_n(to, low, 0.0f);
+    phases.push_back({first, low, high});
+  }
+  return phases;
+}
+
+// Rows are short: a call of memcpy costs more than such a row. Four values at a time, the last four
+// over what is there already.
+inline void copy_row(const float* from, int64_t n, float* to) {
+  if (n < 4) {
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+    return;
+  }
+  for (int64_t i = 0; i + 4 <= n; i += 4) std::memcpy(to + i, from + i, 4 * sizeof(float));
+  std::memcpy(to + n - 4, from + n - 4, 4 * sizeof(float));
+}
+
+// Both phases of a stride of 2 at once: the compiler makes vectors of whole pairs.
+void fill_pairs(std::span<const Phase> phases, const float* row, int64_t n, float* even,
+                float* odd) {
+  const Phase &a = phases[0], &b = phases[1];
+  const int64_t low = std::max(a.low, b.low), high = std::min(a.high, b.high);
+  for (int64_t c = 0; c < low; ++c) {
+    even[c] = c < a.low || c >= a.high ? 0 : row[a.first + c * 2];
+    odd[c] = c < b.low || c >= b.high ? 0 : row[b.first + c * 2];
+  }
+  const float* pair = row + a.first;
+  for (int64_t c = low; c < high; ++c) {
+    even[c] = pair[c * 2];
+    odd[c] = pair[c * 2 + 1];
+  }
+  for (int64_t c = std::max(low, high); c < n; ++c) {
+    even[c] = c < a.low || c >= a.high ? 0 : row[a.first + c * 2];
+    odd[c] = c < b.low || c >= b.high ? 0 : row[b.first + c * 2];
+  }
+}
+
+// One row of the input by phases, phase_step from one to the next, n columns each.
+void fill_row(std::span<const Phase> phases, const float* row, int64_t n, int64_t phase_step,
+              float* to) {
+  const auto s = static_cast<int64_t>(phases.size());
+  if (s == 2) return fill_pairs(phases, row, n, to, to + phase_step);
+  for (const Phase& p : phases) {
+    for (int64_t c = 0; c < p.low; ++c) to[c] = 0;
     if (s == 1) {
-      std::memcpy(to + low, row + first + low, static_cast<size_t>(high - low) * sizeof(float));
-    } else if (s == 2) {  // a constant stride: the compiler makes vectors of it
-      for (int64_t c = low; c < high; ++c) to[c] = row[first + c * 2];
+      copy_row(row + p.first + p.low, p.high - p.low, to + p.low);
     } else {
-      for (int64_t c = low; c < high; ++c) to[c] = row[first + c * s];
+      for (int64_t c = p.low; c < p.high; ++c) to[c] = row[p.first + c * s];
     }
-    std::fill_n(to + high, n - high, 0.0f);
+    for (int64_t c = p.high; c < n; ++c) to[c] = 0;
+    to += phase_step;
   }
 }
 void fill_nothing(const Window& w, int64_t n, int64_t phase_step, float* to) {
@@ -54,10 +98,12 @@ struct Layout {
   int64_t size_y = 0, columns = 0, rows = 0;  // padded rows; columns of a phase; rows of a phase
   int64_t phase_step = 0, line_values = 0;
   int64_t n_rows = 0, n = 0;  // of the job
+  std::vector<Phase> phases;
 
   Layout(const Window& w, int64_t channels, Order o) : order(o), n_channels(channels) {
     size_y = padded_size(w, 1);
     columns = (padded_size(w, 2) + w.stride[2] - 1) / w.stride[2];
+    phases = phases_of(w, columns);
     if (order == kAsItIs) {
       channel_step = w.n_in();
       n_rows = 1;
@@ -113,7 +159,7 @@ struct Layout {
     }
     const float* row = x + (zi * w.in[1] + yi) * w.in[2];
     for (int64_t ch = 0; ch < n_channels; ++ch, row += w.n_in(), to += channel_step)
-      fill_row(w, row, columns, phase_step, to);
+      fill_row(phases, row, columns, phase_step, to);
   }
   void fill_plane(const Window& w, const float* x, float* to) const {
     for (int64_t y = 0; y < size_y; ++y) {
@@ -122,7 +168,7 @@ struct Layout {
       if (yi < 0 || yi >= w.in[1])
         fill_nothing(w, columns, phase_step, at);
       else
-        fill_row(w, x + yi * w.in[2], columns, phase_step, at);
+        fill_row(phases, x + yi * w.in[2], columns, phase_step, at);
     }
   }
 };
@@ -159,7 +205,7 @@ void drop_between_rows(const Window& w, const Layout& layout, int64_t n_out, con
                        float* to) {
   for (int64_t o = 0; o < n_out; ++o, from += layout.n)
     for (int64_t y = 0; y < w.out[1]; ++y, to += w.out[2])
-      std::memcpy(to, from + y * layout.columns, static_cast<size_t>(w.out[2]) * sizeof(float));
+      copy_row(from + y * layout.columns, w.out[2], to);
 }
 
 }  // namespace
@@ -168,8 +214,10 @@ void drop_between_rows(const Window& w, const Layout& layout, int64_t n_out, con
 // empty where a plane cannot be one row.
 bool window_fits(const ConvSizes& s) {
   constexpr int64_t kMostValues = int64_t{1} << 28;
+  constexpr int64_t kMostStride = 64;  // a row is copied in so many phases
   constexpr double kLeastUsed = 0.3;
   if (is_plain(s.w)) return true;
+  if (s.w.stride[2] > kMostStride) return false;
   int64_t n = s.in_channels;
   for (size_t d = 0; d < kMaxSpatial; ++d)
     if (__builtin_mul_overflow(
