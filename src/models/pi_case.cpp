@@ -371,6 +371,26 @@ class Comparison {
   std::vector<PiCaseStage> stages_;
 };
 
+// What the time makes of the adaptive norms, computed once at open: stored for each step, or for
+// each step and row where the first rows are given and stand at time 0.
+void compare_conditions(const PiModel& model, const Arrays& arrays, const Variant& variant,
+                        double tolerance, std::vector<PiCaseStage>& stages) {
+  const std::vector<float> stored = arrays.floats("out." + variant.label + "cond");
+  const PiConfig& c = model.config;
+  const auto width = static_cast<size_t>(c.expert.width);
+  const int64_t n_steps = c.n_denoise_steps;
+  if (stored.empty() || model.cond.empty()) return;
+  const bool by_row = stored.size() == static_cast<size_t>(n_steps * c.action_steps) * width;
+  std::vector<float> got;
+  for (int64_t k = 0; k < n_steps; ++k)
+    for (int64_t row = 0; row < (by_row ? c.action_steps : 1); ++row) {
+      const int64_t step = by_row && row < variant.n_hard ? n_steps : k;
+      const auto from = model.cond.begin() + step * static_cast<int64_t>(width);
+      got.insert(got.end(), from, from + static_cast<int64_t>(width));
+    }
+  stages.push_back(compare(variant.label + "cond", got, stored, tolerance));
+}
+
 void run_once(PiRun& run, const PiConfig& c, const Inputs& in, const Variant& variant) {
   std::vector<const uint8_t*> views;
   const int64_t view_bytes = c.vision.image_size * c.vision.image_size * 3;
@@ -451,6 +471,7 @@ Result<PiCaseReport> run_pi_case(const std::string& folder, Ops& ops, Precision 
     const std::vector<float> times = arrays.floats("out.time");
     if (!times.empty() && &variant == &variants.value().front())
       report.stages.push_back(compare("time", model.value()->times, times, 0));
+    compare_conditions(*model.value(), arrays, variant, kF32Tolerance, report.stages);
     Comparison comparison(c, in.value(), taps, arrays, variant.label, allowed);
     for (PiCaseStage& stage : comparison.run()) report.stages.push_back(std::move(stage));
     const std::vector<float> wanted = arrays.floats("out." + variant.label + "actions");

@@ -207,7 +207,9 @@ class PiModelBuilder {
       OUTRIDER_TRY(modulate(weights_.expert[i].norm1, cond.value(), m.modulation1[i]));
       OUTRIDER_TRY(modulate(weights_.expert[i].norm2, cond.value(), m.modulation2[i]));
     }
-    return modulate(weights_.expert_norm, cond.value(), m.final_modulation);
+    OUTRIDER_TRY(modulate(weights_.expert_norm, cond.value(), m.final_modulation));
+    m.cond = std::move(cond.value());
+    return {};
   }
 
   const PiWeights& weights_;

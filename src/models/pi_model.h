@@ -68,6 +68,8 @@ struct PiModel {
   std::vector<float>
       action_time_bias;              // PI0: [n_steps + 1, width], time part and bias; last: t = 0
   std::vector<float> times;          // t of every step
+  std::vector<float> cond;           // PI0.5: what the modulations were made from, for comparisons;
+                                     // [n_steps + 1, width], empty in a model read from a cache
   std::vector<float> backbone_norm;  // PI0-FAST
   Weight head;                       // PI0-FAST: the embedding once more, as [vocab, width]
   // Everything a tick reads: the packed weights and the embedding table.

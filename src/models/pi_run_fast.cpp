@@ -27,6 +27,11 @@ void PiRun::answer_layer(size_t i) noexcept {
   ops_->linear(y, layer.qkv, {.y = qkv});
   attend(config, qkv, caches_[i], {.slot = slot, .position = slot + 1, .n_keys = slot + 1}, nullptr,
          att);
+  if (taps_ != nullptr && i == 0) {
+    std::vector<float> key(static_cast<size_t>(config.kv_width()));
+    ops_->kv_load(caches_[i], slot, 1, key.data(), nullptr);
+    tap("answer_k", n_answered_, View<const float>(key.data(), 1, config.kv_width()));
+  }
   finish_layer(layer, att, x);
 }
 

@@ -96,9 +96,8 @@ class Runner {
     run_->encode_views(seen_.views);
     run_->encode_prefix(ids);
   }
-  const std::vector<float>& logits(int k) {
-    return taps_.taps().at("logits_" + std::to_string(k)).values;
-  }
+  const std::vector<float>& tap(const std::string& name) { return taps_.taps().at(name).values; }
+  const std::vector<float>& logits(int k) { return tap("logits_" + std::to_string(k)); }
   PiRun& run() { return *run_; }
   const Case& made() const { return case_; }
   // Last row of the recording that is no padding.
@@ -165,19 +164,30 @@ TEST_P(PiFast, the_first_logits_are_those_of_the_recorded_last_row) {
   }
 }
 
-// A token of the answer sees what a token of the prefix would, but stands one position further: in
-// a prompt that is one longer it would be elsewhere, and the logits differ.
+// In the first layer a key depends on its token and its position alone: the first token of the
+// answer, stored right behind the prefix, has the key that the same token has as the second one
+// behind it, and not the key of the first.
 TEST_P(PiFast, the_position_behind_the_prefix_is_skipped) {
   OUTRIDER_NEED_SHARED(folder, std::string("golden/") + GetParam());
   Runner answered(folder, Precision::kF32, 1), prompted(folder, Precision::kF32, 1);
   answered.encode();
-  const int32_t first = answered.run().next_token(-1);
-  answered.run().next_token(first);
-  const std::vector<float> second = answered.logits(1);
-  // Without the skip, and were the prefix causal, this would be the same row.
-  prompted.encode(std::span(&first, 1));
-  prompted.run().next_token(-1);
-  EXPECT_NE(second, prompted.logits(0));
+  int32_t id = answered.run().next_token(-1);
+  for (int k = 0; k < 3; ++k) {
+    const int32_t before = id;
+    id = answered.run().next_token(before);
+    const std::vector<int32_t> more(static_cast<size_t>(k) + 2, before);
+    prompted.encode(more);
+    const auto& key = answered.tap("answer_k_" + std::to_string(k));
+    const auto& keys = prompted.tap("prefix_k_0");
+    ASSERT_FALSE(key.empty());
+    const float *last = keys.data() + keys.size() - key.size(), *earlier = last - key.size();
+    float away = 0;
+    for (size_t i = 0; i < key.size(); ++i) {
+      ASSERT_NEAR(key[i], last[i], 2e-6f) << "token " << k << " value " << i;
+      away = std::max(away, std::abs(key[i] - earlier[i]));
+    }
+    EXPECT_GT(away, 1e-3f) << "keys of neighbouring positions differ, or this test sees nothing";
+  }
 }
 
 TEST_P(PiFast, threads_and_a_second_answer_change_no_bit) {
