@@ -143,6 +143,11 @@ Result<Args> Args::parse(const Command& command, std::span<const char* const> wo
       args.written_[flag->name] = true;
       continue;
     }
+    const bool alone = i + 1 == words.size() || std::string_view(words[i + 1]).starts_with("--");
+    if (!joined && flag->value[0] == '[' && alone) {  // its value may be left out
+      args.written_[flag->name] = true;
+      continue;
+    }
     if (!joined && i + 1 == words.size())
       return usage(std::string(command.name) + ": " + flag->name + " needs a value: " + flag->name +
                    " " + flag->value);

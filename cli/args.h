@@ -25,7 +25,7 @@ using FlagParser = Result<Value> (*)(std::string_view text);
 
 struct Flag {
   const char* name;        // "--ticks"
-  const char* value;       // "N"; nullptr for a switch
+  const char* value;       // "N"; nullptr for a switch; in brackets when it may be left out
   const char* by_default;  // written as the user would; nullptr when there is none
   const char* help;        // one sentence
   FlagParser parse;        // nullptr for a switch

@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/jetlink_serve.h"
 #include "cli/service_config.h"
 #include "cli/stored_config.h"
 #include "link/secure/secure.h"
@@ -21,11 +22,25 @@
 namespace outrider::cli {
 namespace {
 
+Result<Value> parse_port(std::string_view text) {
+  Value value{std::string(text)};
+  if (!read_integer(text, value.integer) || value.integer < 0 || value.integer > 65535)
+    return make_error(Code::kInvalid, "a whole number from 0 to 65535");
+  return value;
+}
+
+Result<Value> parse_wire(std::string_view text) {
+  Value value{std::string(text)};
+  if (!read_integer(text, value.integer) || (value.integer != 2 && value.integer != 3))
+    return make_error(Code::kInvalid, "2 or 3");
+  return value;
+}
+
 constexpr Flag kFlags[] = {
-    {"--listen", "ENDPOINT", nullptr,
+    {"--listen", "[ENDPOINT]", nullptr,
      "Where devices reach this host: tcp://HOST:PORT, usb:SERIAL (usb: for the only device there "
      "is) or loopback:NAME (this process alone); replaces what CONFIG says. tcp://127.0.0.1:5610 "
-     "when nothing is said.",
+     "when nothing is said. Without ENDPOINT: as --jetlink, at --host and --port.",
      parse_text, true},
     {"--key-file", "F", nullptr,
      "Shared key of 32 bytes or more: devices must have it, and everything is encrypted.",
@@ -40,6 +55,37 @@ constexpr Flag kFlags[] = {
      parse_text},
     {"--plaintext", nullptr, nullptr,
      "Serve other machines without key and encryption: for a cable that is yours alone.", nullptr},
+    {"--jetlink", nullptr, nullptr,
+     "Speak the Jetlink dialect (wire versions 3 and 2) on one TCP port, 5599 when nothing is "
+     "said. "
+     "CONFIG|FILE, a driving model, may be left out: devices upload theirs.",
+     nullptr},
+    {"--host", "ADDRESS", nullptr, "Jetlink: address to listen on; 127.0.0.1 when not given.",
+     parse_text},
+    {"--port", "N", nullptr, "Jetlink: port to listen on; 5599 when not given.", parse_port},
+    {"--cache", "FOLDER", nullptr,
+     "Jetlink: folder of models and what was built of them; ~/.cache/outrider/jetlink when not "
+     "given.",
+     parse_text},
+    {"--backend", "NAME", "auto",
+     "Jetlink: auto, outrider, or ort: the name that devices and records are told.", parse_text},
+    {"--device", "NAME", "auto", "Jetlink: auto or cpu.", parse_text},
+    {"--no-preload", nullptr, nullptr, "Jetlink: do not load at once what was loaded last.",
+     nullptr},
+    {"--poweroff", nullptr, nullptr,
+     "Jetlink: a device's wish powers this host off (systemctl poweroff); without it the wish is "
+     "answered and the host stays up.",
+     nullptr},
+    {"--wire", "N", nullptr, "Jetlink: serve this wire version alone, 2 or 3.", parse_wire},
+    {"--frame-datagrams", nullptr, nullptr,
+     "Jetlink: offer frames by UDP on every connection, not on a phone's cable alone.", nullptr},
+    {"--sleep-after", "S", nullptr, "Jetlink: taken for scripts; this build suspends no host.",
+     parse_any_text},
+    {"--status-port", "N", nullptr, "Jetlink: taken for scripts; this build has no status page.",
+     parse_any_text},
+    {"--usb", nullptr, nullptr, "Jetlink: refused; this build serves the dialect over TCP.",
+     nullptr},
+    {"--dial", "ADDRESS", nullptr, "Jetlink: refused; this build listens.", parse_any_text},
     kThreadsFlag,
     kViewsFlag,
     kSetFlag,
@@ -47,7 +93,7 @@ constexpr Flag kFlags[] = {
     kJsonFlag,
 };
 constexpr Positional kPositionals[] = {
-    {"CONFIG|FILE",
+    {"[CONFIG|FILE]",
      "Service configuration (.json with \"models\"), open configuration (.json) or model file; the "
      "latter two are served under the name \"default\"."}};
 
@@ -145,7 +191,13 @@ void tell_ready(Output& out, const ServiceConfig& config, const link::Server& se
 }
 
 int run(Context& context) {
-  const EndSignals signals;  // before any thread is made: all of them inherit the mask
+  static const EndSignals signals;  // before any thread is made: all of them inherit the mask
+  if (speaks_jetlink(context.args))
+    return serve_jetlink(context, kServe, [] { return signals.wait(); });
+  if (context.args.positional(0).empty())
+    return context.fail(make_error(Code::kInvalid,
+                                   "serve: CONFIG|FILE is missing (outrider serve --help); only "
+                                   "--jetlink serves without one"));
   static constinit const MonotonicClock kClock;
   auto config = read_service(context.args.positional(0), wish_of(context.args, kServe));
   if (!config) return context.fail(config.error());

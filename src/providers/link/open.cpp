@@ -44,6 +44,24 @@ const Clock& clock() {
   return kClock;
 }
 
+Result<frt_model_runtime_v1*> open_jetlink(const RemoteConfig& config,
+                                           const link::Endpoint& endpoint) {
+  link::jetlink::DeviceConfig device_config;
+  device_config.model = config.model;
+  device_config.deadline_ns = config.deadline_ms * 1'000'000;
+  device_config.connect_ns = config.connect_ms * 1'000'000;
+  device_config.ready_ns = config.build_ms * 1'000'000;
+  device_config.frame_skip = static_cast<uint32_t>(config.frame_skip);
+  device_config.pulse = config.pulse;
+  device_config.name = device_name().name;
+  auto device = link::jetlink::Device::open(
+      device_config,
+      [endpoint](int64_t deadline_ns) { return link::connect_transport(endpoint, deadline_ns); },
+      clock());
+  if (!device) return device.error();
+  return publish_jetlink_runtime(std::move(device.value()), config);
+}
+
 Result<frt_model_runtime_v1*> open_remote(const Json& json) {
   auto config = read_remote_config(json);
   if (!config) return config.error();
@@ -51,6 +69,7 @@ Result<frt_model_runtime_v1*> open_remote(const Json& json) {
   std::call_once(usb_known, [] { owner::register_owned_usb(); });
   auto endpoint = link::parse_endpoint(config.value().endpoint);
   if (!endpoint) return endpoint.error();
+  if (config.value().jetlink) return open_jetlink(config.value(), endpoint.value());
   link::DeviceConfig device_config;
   device_config.model = config.value().model;
   device_config.deadline_ns = config.value().deadline_ms * 1'000'000;

@@ -16,7 +16,10 @@ constexpr RemoteKey kKeys[] = {
     {"connect_ms", false, "5000", "a whole number from 1 to 600000"},
     {"key_file", false, "\"\"", "a path, or empty"},
     {"plan", false, "\"mirror\"", "\"mirror\" or \"send_receive\""},
-    {"dialect", false, "\"outrider\"", "\"outrider\""},
+    {"dialect", false, "\"outrider\"", "\"outrider\" or \"jetlink\""},
+    {"build_ms", false, "900000", "a whole number from 1 to 3600000, with dialect \"jetlink\""},
+    {"frame_skip", false, "4", "a whole number from 1 to 64, with dialect \"jetlink\""},
+    {"desire", false, "\"level\"", "\"level\" or \"pulse\", with dialect \"jetlink\""},
 };
 
 const RemoteKey* find_key(const std::string& name) {
@@ -33,12 +36,11 @@ Error wrong(const char* key, const Json* found) {
                     find_key(key)->allowed);
 }
 
-Result<void> read_ms(const Json& json, const char* key, int64_t& out) {
+Result<void> read_count(const Json& json, const char* key, int64_t most, int64_t& out) {
   const Json* value = json.find(key);
   if (value == nullptr) return {};
-  constexpr int64_t kMost = 600'000;
   if (!value->is_number() || !value->is_integer() || value->integer() < 1 ||
-      value->integer() > kMost)
+      value->integer() > most)
     return wrong(key, value);
   out = value->integer();
   return {};
@@ -51,6 +53,17 @@ Result<void> read_text(const Json& json, const char* key, std::string& out) {
   if (!value->is_string()) return wrong(key, value);
   if (find_key(key)->required && value->text().empty()) return wrong(key, value);
   out = value->text();
+  return {};
+}
+
+// Keys that mean nothing in the chosen dialect are refused, not ignored.
+Result<void> check_dialect(const Json& json, const RemoteConfig& config) {
+  for (const char* key : {"build_ms", "frame_skip", "desire"})
+    if (!config.jetlink && json.find(key) != nullptr) return wrong(key, json.find(key));
+  if (config.jetlink && !config.key_file.empty())
+    return make_error(Code::kInvalid,
+                      "config: key \"key_file\" does not go with dialect \"jetlink\", which has no "
+                      "encryption; leave it out");
   return {};
 }
 
@@ -69,22 +82,26 @@ Result<RemoteConfig> read_remote_config(const Json& json) {
                       printable(member.name).c_str(), all.c_str());
   }
   RemoteConfig out;
-  std::string plan = "mirror", dialect = "outrider";
+  std::string plan = "mirror", dialect = "outrider", desire = "level";
   OUTRIDER_TRY(read_text(json, "endpoint", out.endpoint));
   OUTRIDER_TRY(read_text(json, "model", out.model));
   OUTRIDER_TRY(read_text(json, "key_file", out.key_file));
   OUTRIDER_TRY(read_text(json, "plan", plan));
   OUTRIDER_TRY(read_text(json, "dialect", dialect));
-  OUTRIDER_TRY(read_ms(json, "deadline_ms", out.deadline_ms));
-  OUTRIDER_TRY(read_ms(json, "connect_ms", out.connect_ms));
+  OUTRIDER_TRY(read_text(json, "desire", desire));
+  constexpr int64_t kMostMs = 600'000;
+  OUTRIDER_TRY(read_count(json, "deadline_ms", kMostMs, out.deadline_ms));
+  OUTRIDER_TRY(read_count(json, "connect_ms", kMostMs, out.connect_ms));
+  OUTRIDER_TRY(read_count(json, "build_ms", 3'600'000, out.build_ms));
+  OUTRIDER_TRY(read_count(json, "frame_skip", 64, out.frame_skip));
   if (out.model.size() > 255) return wrong("model", json.find("model"));
   if (plan != "mirror" && plan != "send_receive") return wrong("plan", json.find("plan"));
   out.send_receive = plan == "send_receive";
-  if (dialect == "jetlink")
-    return make_error(
-        Code::kUnsupported,
-        "config: key \"dialect\" is \"jetlink\", which this build does not speak yet");
-  if (dialect != "outrider") return wrong("dialect", json.find("dialect"));
+  if (dialect != "outrider" && dialect != "jetlink") return wrong("dialect", json.find("dialect"));
+  if (desire != "level" && desire != "pulse") return wrong("desire", json.find("desire"));
+  out.jetlink = dialect == "jetlink";
+  out.pulse = desire == "pulse";
+  OUTRIDER_TRY(check_dialect(json, out));
   auto endpoint = link::parse_endpoint(out.endpoint);
   if (!endpoint) return endpoint.error();
   return out;

@@ -13,6 +13,11 @@ struct RemoteConfig {
   std::string endpoint, model, key_file;
   int64_t deadline_ms = 200, connect_ms = 5000;
   bool send_receive = false;
+  // Dialect "jetlink" alone.
+  bool jetlink = false;
+  int64_t build_ms = 900'000;  // until the host's model is ready: upload and build
+  int64_t frame_skip = 4;
+  bool pulse = false;  // "desire" is a pulse already
 };
 
 // One row per key: what `inspect` and the documentation list.
@@ -24,7 +29,7 @@ struct RemoteKey {
 };
 std::span<const RemoteKey> remote_keys();
 
-// Errors: kInvalid with key, value found, values allowed; kUnsupported for dialect "jetlink".
+// Errors: kInvalid with key, value found, values allowed.
 Result<RemoteConfig> read_remote_config(const Json& json);
 
 }  // namespace outrider

@@ -1,0 +1,442 @@
+// The device's end against a far end that is played by hand, and against the real server.
+#include "link/jetlink/client/client.h"
+
+#include "link/jetlink/client/device.h"
+#include "link/jetlink/scripted.h"
+#include "link/transport/loopback.h"
+
+namespace outrider::link::jetlink {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+// A client with a host that answers what the test says.
+struct Pair {
+  Pair() : model(3) {
+    auto made = loopback_pair();
+    client = std::make_unique<Client>(std::move(made.value().first), ClientOptions{}, clock);
+    host = std::make_unique<Stream>(std::move(made.value().second), 0);
+    spec = tiny_queued();
+    spec.id = model.id;
+    frame.resize(sizes_of(spec).value().warped_bytes);
+    packed.resize(12);
+  }
+  void answer(Type type, uint32_t seq, const std::string& body) {
+    const Piece pieces[] = {std::as_bytes(std::span(body))};
+    EXPECT_EQ(host->send(type, seq, pieces, kForever), Io::kDone);
+  }
+  Message heard() {
+    Message message;
+    EXPECT_EQ(host->read(message, steady_now_ns() + 2 * kSecond), Got::kMessage);
+    return message;
+  }
+  // The model is ready at once.
+  void ready() {
+    EngineResp resp;
+    resp.state = EngineState::kReady;
+    resp.sha256 = model.id.sha256;
+    resp.spec = spec;
+    answer(Type::kEngineResp, 1, to_json(resp));
+    auto done = client->make_ready(model.id, "", {});
+    ASSERT_TRUE(done) << done.error().text;
+    heard();
+  }
+  uint32_t send(uint32_t id, uint32_t flags = 0) {
+    return client->begin({id, flags}, frame, packed, kForever);
+  }
+  static std::string reply(uint32_t id, uint32_t status = 0, size_t n = 16, float value = 0) {
+    std::string out(kReplyHeadBytes, '\0');
+    encode(ReplyHead{id, status, 1, 2, 3}, std::as_writable_bytes(std::span(out)));
+    const std::vector<float> floats(n, value == 0 ? static_cast<float>(id) : value);
+    return out.append(reinterpret_cast<const char*>(floats.data()), n * 4);
+  }
+  int64_t in_ms(int64_t ms) const { return clock.now_ns() + ms * 1'000'000; }
+
+  MonotonicClock clock;
+  TestModel model;
+  ModelSpec spec;
+  std::unique_ptr<Client> client;
+  std::unique_ptr<Stream> host;
+  std::vector<std::byte> frame;
+  std::vector<float> packed;
+};
+
+TEST(JetlinkClient, I21_deadlines_are_absolute_and_talk_extends_none) {
+  Pair p;
+  const std::string progress = to_json(Progress{"build", 0.5, ""});
+  std::atomic<bool> stop{false};
+  std::thread talker([&] {
+    while (!stop) {
+      const Piece pieces[] = {std::as_bytes(std::span(progress))};
+      p.host->send(Type::kProgress, 0, pieces, steady_now_ns() + kSecond / 10);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  const int64_t begin_ns = p.clock.now_ns();
+  auto hello = p.client->hello(200'000'000);
+  EXPECT_FALSE(hello);
+  EXPECT_LT(p.clock.now_ns() - begin_ns, kSecond);
+  EXPECT_EQ(p.client->loss(), Loss::kDeadline);
+  stop = true;
+  talker.join();
+}
+
+TEST(JetlinkClient, I21_a_late_reply_is_read_quietly_by_a_later_call) {
+  Pair p;
+  p.ready();
+  const uint32_t first = p.send(1);
+  EXPECT_EQ(p.client->end(first, p.in_ms(10), true), Client::Ended::kHeld);
+  EXPECT_FALSE(p.client->dead()) << "a hold is no failure";
+  EXPECT_GT(p.client->waiting_ns(), 0);
+  p.answer(Type::kInferResp, first, Pair::reply(1));
+  const uint32_t second = p.send(2);
+  p.answer(Type::kInferResp, second, Pair::reply(2));
+  EXPECT_EQ(p.client->end(second, p.in_ms(1000), false), Client::Ended::kReply);
+  EXPECT_EQ(p.client->outputs()[0], 2);
+  EXPECT_EQ(p.client->n_in_flight(), 0u);
+  EXPECT_EQ(p.client->frames_lost(), 0u);
+}
+
+TEST(JetlinkClient, I21_dead_is_final) {
+  Pair p;
+  p.ready();
+  const uint32_t seq = p.send(1);
+  EXPECT_EQ(p.client->end(seq, p.in_ms(10), false), Client::Ended::kDead);
+  EXPECT_EQ(p.client->loss(), Loss::kDeadline);
+  p.answer(Type::kInferResp, seq, Pair::reply(1));
+  EXPECT_EQ(p.send(2), 0u);
+  EXPECT_FALSE(p.client->drain());
+  EXPECT_FALSE(p.client->hello());
+  EXPECT_FALSE(p.client->ping());
+}
+
+TEST(JetlinkClient, a_reply_to_a_later_frame_retires_the_earlier_ones) {
+  Pair p;
+  p.ready();
+  p.send(1);
+  p.send(2);
+  const uint32_t third = p.send(3);
+  p.answer(Type::kInferResp, third, Pair::reply(3));
+  EXPECT_EQ(p.client->end(third, p.in_ms(1000), false), Client::Ended::kReply);
+  EXPECT_EQ(p.client->frames_lost(), 2u);
+  EXPECT_EQ(p.client->n_in_flight(), 0u);
+}
+
+TEST(JetlinkClient, a_drain_takes_what_is_there_and_waits_for_nothing) {
+  Pair p;
+  p.ready();
+  const int64_t begin_ns = p.clock.now_ns();
+  EXPECT_TRUE(p.client->drain());
+  const uint32_t first = p.send(1), second = p.send(2);
+  EXPECT_TRUE(p.client->drain());
+  EXPECT_LT(p.clock.now_ns() - begin_ns, kSecond / 2);
+  p.answer(Type::kInferResp, first, Pair::reply(1));
+  p.answer(Type::kInferResp, second, Pair::reply(2));
+  for (int i = 0; i < 100 && p.client->n_in_flight() > 0; ++i) EXPECT_TRUE(p.client->drain());
+  EXPECT_EQ(p.client->outputs()[0], 2);
+}
+
+TEST(JetlinkClient, takes_no_more_frames_than_it_keeps) {
+  Pair p;
+  p.ready();
+  for (uint32_t i = 0; i < kMaxInFlight; ++i) EXPECT_NE(p.send(i), 0u);
+  EXPECT_EQ(p.send(99), 0u);
+  EXPECT_FALSE(p.client->dead());
+}
+
+TEST(JetlinkClient, dies_of_every_reply_that_is_not_the_one_it_sent_for) {
+  const std::string whole = Pair::reply(1);
+  const std::pair<std::string, Loss> replies[] = {
+      {Pair::reply(1, 1), Loss::kStatus},
+      {Pair::reply(1, 3, 0), Loss::kStatus},
+      {Pair::reply(1, 4), Loss::kStatus},
+      {Pair::reply(1, 77), Loss::kStatus},
+      {Pair::reply(2), Loss::kProtocol},
+      {"", Loss::kProtocol},
+      {whole.substr(0, 19), Loss::kProtocol},
+      {whole.substr(0, 20), Loss::kProtocol},
+      {whole.substr(0, whole.size() - 1), Loss::kProtocol},
+      {whole + "{}", Loss::kProtocol},            // nobody asked for telemetry
+      {Pair::reply(1, 0, 20), Loss::kProtocol}};  // the hidden state left in
+  for (const auto& [bytes, loss] : replies) {
+    Pair p;
+    p.ready();
+    const uint32_t seq = p.send(1);
+    p.answer(Type::kInferResp, seq, bytes);
+    EXPECT_EQ(p.client->end(seq, p.in_ms(1000), false), Client::Ended::kDead);
+    EXPECT_EQ(p.client->loss(), loss) << bytes.size();
+    EXPECT_STRNE(p.client->reason(), "");
+  }
+}
+
+TEST(JetlinkClient, takes_telemetry_when_it_asked_and_nothing_else_there) {
+  for (const bool good : {true, false}) {
+    Pair p;
+    p.ready();
+    const uint32_t seq = p.send(1, kWantState);
+    p.answer(Type::kInferResp, seq, Pair::reply(1) + (good ? "{\"temp_c\":50}" : "junk"));
+    EXPECT_EQ(p.client->end(seq, p.in_ms(1000), false),
+              good ? Client::Ended::kReply : Client::Ended::kDead);
+    if (good) {
+      EXPECT_EQ(p.client->telemetry(), "{\"temp_c\":50}");
+    }
+  }
+}
+
+TEST(JetlinkClient, puts_zeros_where_the_host_keeps_the_hidden_state) {
+  Pair p;
+  p.ready();
+  const uint32_t seq = p.send(1);
+  p.answer(Type::kInferResp, seq, Pair::reply(1, 0, 16, 7));
+  ASSERT_EQ(p.client->end(seq, p.in_ms(1000), false), Client::Ended::kReply);
+  for (size_t i = 0; i < 20; ++i) EXPECT_EQ(p.client->outputs()[i], i >= 12 && i < 16 ? 0 : 7) << i;
+}
+
+TEST(JetlinkClient, swallows_the_error_an_older_host_answers_a_leave_with_and_no_other) {
+  Pair p;
+  p.client->leave(reason_json("stopped"));
+  const Message leave = p.heard();
+  EXPECT_EQ(leave.type(), Type::kLeave);
+  p.answer(Type::kError, leave.header.seq, to_json(ErrorResp{"unknown_message", "type 19"}));
+  p.answer(Type::kPong, leave.header.seq + 1, "");
+  EXPECT_TRUE(p.client->ping());
+  p.answer(Type::kError, 999, to_json(ErrorResp{"no_hello", ""}));
+  EXPECT_FALSE(p.client->ping());
+  EXPECT_NE(std::string(p.client->reason()).find("no_hello"), std::string::npos);
+}
+
+TEST(JetlinkClient, ignores_what_a_host_says_of_another_model) {
+  Pair p;
+  EngineResp other;
+  other.state = EngineState::kFailed;
+  other.sha256 = std::string(64, 'e');
+  EngineResp ours;
+  ours.state = EngineState::kBuilding;
+  ours.sha256 = p.model.id.sha256;
+  p.answer(Type::kEngineResp, 1, to_json(ours));
+  p.answer(Type::kEngineResp, 0, to_json(other));
+  ours.state = EngineState::kReady;
+  ours.spec = p.spec;
+  p.answer(Type::kEngineResp, 0, to_json(ours));
+  auto done = p.client->make_ready(p.model.id, "", {});
+  EXPECT_TRUE(done) << done.error().text;
+}
+
+TEST(JetlinkClient, refuses_a_record_of_another_model_than_it_asked_for) {
+  Pair p;
+  EngineResp resp;
+  resp.state = EngineState::kReady;
+  resp.sha256 = p.model.id.sha256;
+  resp.spec = tiny_queued();
+  p.answer(Type::kEngineResp, 1, to_json(resp));
+  EXPECT_FALSE(p.client->make_ready(p.model.id, "", {}));
+  EXPECT_EQ(p.client->loss(), Loss::kProtocol);
+}
+
+TEST(JetlinkClient, says_that_the_host_has_no_such_model_when_it_has_no_file) {
+  Pair p;
+  EngineResp resp;
+  resp.state = EngineState::kNeedUpload;
+  p.answer(Type::kEngineResp, 1, to_json(resp));
+  auto done = p.client->make_ready(p.model.id, "", {});
+  EXPECT_EQ(done.code(), Code::kNotFound);
+  EXPECT_FALSE(p.client->dead());
+}
+
+TEST(JetlinkClient, stops_waiting_when_it_is_told_to) {
+  Pair p;
+  EngineResp resp;
+  resp.state = EngineState::kBuilding;
+  p.answer(Type::kEngineResp, 1, to_json(resp));
+  ReadyWait wait;
+  wait.stop = [] { return true; };
+  EXPECT_EQ(p.client->make_ready(p.model.id, "", wait).code(), Code::kNotReady);
+  Pair late;
+  late.answer(Type::kEngineResp, 1, to_json(resp));
+  ReadyWait brief;
+  brief.ready_ns = 50'000'000;
+  EXPECT_EQ(late.client->make_ready(late.model.id, "", brief).code(), Code::kNotReady);
+}
+
+TEST(JetlinkClient, survives_every_message_a_host_can_send_wrongly) {
+  for (uint16_t type = 0; type < 24; ++type) {
+    for (const std::string& body : {std::string(), std::string("{"), std::string("[]"),
+                                    std::string("{\"state\":7}"), std::string(100, '\xFF')}) {
+      Pair p;
+      p.answer(static_cast<Type>(type), 1, body);
+      p.answer(static_cast<Type>(type), 0, body);
+      (void)p.client->hello(4'000'000);
+    }
+  }
+}
+
+// ---- device and server ------------------------------------------------------------------------
+
+class JetlinkDevice : public JetlinkServer {
+ protected:
+  Result<std::unique_ptr<Device>> open(const std::string& of, int64_t deadline_ms = 1000) {
+    DeviceConfig config;
+    config.model = of;
+    config.deadline_ns = deadline_ms * 1'000'000;
+    config.connect_ns = 2 * kSecond;
+    config.ready_ns = 5 * kSecond;
+    config.pulse = true;
+    const std::string endpoint = server->endpoint();
+    return Device::open(
+        config,
+        [endpoint](int64_t deadline_ns) {
+          return connect_transport(parse_endpoint(endpoint).value(), deadline_ns);
+        },
+        clock);
+  }
+  std::string file_of(const TestModel& of) {
+    const std::string path = (root / "model.bin").string();
+    std::ofstream(path, std::ios::binary) << of.bytes;
+    return path;
+  }
+  static void stage(Device& device, float desire0 = 0) {
+    for (uint32_t i = 0; i < 4; ++i) {
+      std::string bytes(device.ports()[i].n_bytes, '\0');
+      if (i == 1) std::memcpy(bytes.data(), &desire0, sizeof desire0);
+      ASSERT_EQ(device.set_input(i, bytes.data(), bytes.size()), Code::kOk) << device.last_error();
+    }
+  }
+  static std::vector<float> outputs(Device& device) {
+    std::vector<float> out(20);
+    uint64_t written = 0;
+    EXPECT_EQ(device.get_output(4, out.data(), 80, &written), Code::kOk) << device.last_error();
+    return out;
+  }
+};
+
+TEST_F(JetlinkDevice, uploads_a_file_and_runs_its_frames) {
+  auto opened = open(file_of(model));
+  ASSERT_TRUE(opened) << opened.error().text;
+  Device& device = *opened.value();
+  EXPECT_EQ(device.spec().id.sha256, model.id.sha256);
+  stage(device, 5);
+  for (int i = 1; i < 4; ++i) {
+    ASSERT_EQ(device.infer(), Code::kOk) << device.last_error();
+    EXPECT_EQ(outputs(device)[0], static_cast<float>(i));
+    EXPECT_EQ(outputs(device)[2], 5);
+  }
+  device.reset();
+  ASSERT_EQ(device.infer(), Code::kOk);
+  EXPECT_EQ(outputs(device)[0], 1);
+  EXPECT_EQ(backend.n_builds, 1);
+}
+
+TEST_F(JetlinkDevice, takes_what_the_host_has_loaded_by_default) {
+  EXPECT_EQ(open("default").code(), Code::kNotFound);
+  ready();
+  auto opened = open("default");
+  ASSERT_TRUE(opened) << opened.error().text;
+  EXPECT_EQ(opened.value()->spec().id.sha256, model.id.sha256);
+  EXPECT_EQ(open(other.id.sha256).code(), Code::kNotFound);
+  EXPECT_EQ(open("/no/such/file").code(), Code::kNotFound);
+}
+
+TEST_F(JetlinkDevice, finds_a_host_of_version_2) {
+  stop();
+  options.version = kVersion2;
+  start();
+  auto opened = open(file_of(model));
+  ASSERT_TRUE(opened) << opened.error().text;
+  Device& device = *opened.value();
+  EXPECT_EQ(device.version(), 2);
+  stage(device);
+  ASSERT_EQ(device.infer(), Code::kOk) << device.last_error();
+  ASSERT_EQ(device.infer(), Code::kOk) << device.last_error();
+  EXPECT_EQ(outputs(device)[1], 1) << "the hidden state of the frame before went back";
+}
+
+TEST_F(JetlinkDevice, is_told_of_a_host_that_went_and_finds_it_again) {
+  auto opened = open(file_of(model));
+  ASSERT_TRUE(opened) << opened.error().text;
+  Device& device = *opened.value();
+  stage(device);
+  ASSERT_EQ(device.infer(), Code::kOk);
+  options.listen = parse_endpoint(server->endpoint()).value();
+  stop();
+  EXPECT_EQ(device.infer(), Code::kDevice);
+  EXPECT_FALSE(device.connected());
+  EXPECT_NE(std::string(device.last_error()).find("host"), std::string::npos)
+      << device.last_error();
+  device.upkeep();
+  EXPECT_FALSE(device.connected());
+  start();
+  for (int i = 0; i < 200 && !device.connected(); ++i) {
+    device.upkeep();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ASSERT_TRUE(device.connected());
+  stage(device);
+  ASSERT_EQ(device.infer(), Code::kOk) << device.last_error();
+  EXPECT_EQ(outputs(device)[0], 1) << "the first frame of a connection resets the history";
+  EXPECT_EQ(device.counters().reconnects, 1);
+}
+
+TEST_F(JetlinkDevice, loses_the_link_when_a_frame_is_not_answered_in_time) {
+  // A host that answers everything but frames.
+  auto listener = listen_transport(parse_endpoint("tcp://127.0.0.1:0").value());
+  const std::string endpoint = listener.value()->endpoint();
+  std::thread silent([&] {
+    auto peer = listener.value()->accept(steady_now_ns() + 5 * kSecond);
+    if (!peer) return;
+    Stream stream(std::move(peer.value()), 0);
+    Message message;
+    while (stream.read(message, steady_now_ns() + 3 * kSecond) == Got::kMessage) {
+      std::string body;
+      if (message.type() == Type::kHelloReq) body = to_json(HelloResp{});
+      if (message.type() == Type::kEngineReq) {
+        EngineResp resp;
+        resp.state = EngineState::kReady;
+        resp.spec = tiny_queued();
+        body = to_json(resp);
+      }
+      if (body.empty()) continue;
+      const Piece pieces[] = {std::as_bytes(std::span(body))};
+      stream.send(message.type() == Type::kHelloReq ? Type::kHelloResp : Type::kEngineResp,
+                  message.header.seq, pieces, kForever);
+    }
+  });
+  DeviceConfig config;
+  config.model = tiny_queued().id.sha256;
+  config.deadline_ns = 50'000'000;
+  auto opened = Device::open(
+      config,
+      [endpoint](int64_t deadline_ns) {
+        return connect_transport(parse_endpoint(endpoint).value(), deadline_ns);
+      },
+      clock);
+  ASSERT_TRUE(opened) << opened.error().text;
+  stage(*opened.value());
+  const int64_t begin_ns = clock.now_ns();
+  EXPECT_EQ(opened.value()->infer(), Code::kDevice);
+  EXPECT_LT(clock.now_ns() - begin_ns, kSecond / 2);
+  EXPECT_NE(std::string(opened.value()->last_error()).find("deadline"), std::string::npos);
+  EXPECT_EQ(opened.value()->counters().lost[static_cast<size_t>(Loss::kDeadline)], 1);
+  silent.join();
+}
+
+TEST_F(JetlinkDevice, refuses_inputs_as_a_local_graph_does) {
+  auto opened = open(file_of(model));
+  ASSERT_TRUE(opened) << opened.error().text;
+  Device& device = *opened.value();
+  EXPECT_EQ(device.infer(), Code::kInvalid) << "nothing is staged";
+  const float infinite[8] = {0, INFINITY};
+  EXPECT_EQ(device.set_input(1, infinite, sizeof infinite), Code::kInvalid);
+  EXPECT_EQ(device.set_input(1, infinite, 31), Code::kInvalid);
+  EXPECT_EQ(device.set_input(1, nullptr, 32), Code::kInvalid);
+  EXPECT_EQ(device.set_input(4, infinite, 32), Code::kInvalid);
+  EXPECT_EQ(device.set_input(5, infinite, 32), Code::kInvalid);
+  uint64_t written = 9;
+  EXPECT_EQ(device.get_output(4, nullptr, 0, &written), Code::kNoMemory);
+  EXPECT_EQ(written, 80u);
+  float out[20];
+  EXPECT_EQ(device.get_output(4, out, sizeof out, &written), Code::kNotReady);
+  EXPECT_TRUE(device.connected()) << "none of it cost the link";
+}
+
+}  // namespace
+}  // namespace outrider::link::jetlink
