@@ -75,6 +75,33 @@ TEST(PolicyPrompt, FC05_every_recorded_prompt_gives_the_recorded_ids) {
   EXPECT_GT(n_cut, 3);
 }
 
+// A vocabulary in which the last letter and the newline are one piece: only an instruction whose
+// newline is tokenised apart has both ids, as PI0 was trained.
+SpmTokenizer joining_tokenizer() {
+  SpmVocab vocab;
+  vocab.pieces = {{"<pad>", 0, PieceType::kControl}, {"<eos>", 0, PieceType::kControl},
+                  {"<bos>", 0, PieceType::kControl}, {"<unk>", 0, PieceType::kUnknown},
+                  {"p", -1, PieceType::kNormal},     {"\n", -1, PieceType::kNormal},
+                  {"p\n", -0.5f, PieceType::kNormal}};
+  vocab.bos = 2, vocab.eos = 1, vocab.unk = 3, vocab.pad = 0;
+  vocab.add_space_prefix = false;
+  auto made = SpmTokenizer::from_vocab(std::move(vocab));
+  EXPECT_TRUE(made) << made.error().text;
+  return std::move(made.value());
+}
+
+TEST(PolicyPrompt, FC05_the_newline_of_pi0_is_tokenised_apart_from_the_instruction) {
+  const SpmTokenizer tokenizer = joining_tokenizer();
+  using Ids = std::vector<int32_t>;
+  for (const PiFamily family : {PiFamily::kPi0, PiFamily::kPi05}) {
+    auto openpi = make(tokenizer, family, false, PromptRule::kOpenpi);
+    EXPECT_EQ(openpi("p"), (Ids{2, 4, 5}));
+    EXPECT_EQ(openpi("p\n"), (Ids{2, 4, 5})) << "trimmed first";
+    auto lerobot = make(tokenizer, family, false, PromptRule::kLerobot);
+    EXPECT_EQ(lerobot("p"), (Ids{2, 6})) << "LeRobot tokenises both in one go";
+  }
+}
+
 TEST(PolicyPrompt, FC05_variants_of_one_instruction_mean_the_same) {
   const SpmTokenizer tokenizer = small_tokenizer();
   for (const bool in_text : {false, true}) {
