@@ -112,7 +112,8 @@ struct Model {
   std::string producer, file;
   std::vector<std::pair<std::string, int64_t>> other_domains;
   Graph graph;
-  int64_t n_parameters = 0;  // values of all initializers
+  std::vector<std::pair<std::string, std::string>> metadata;  // the exporter's, in the file's order
+  int64_t n_parameters = 0;                                   // values of all initializers
   std::vector<std::string> external_files;
 };
 

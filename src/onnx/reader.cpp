@@ -82,6 +82,8 @@ Result<Model> read_checked(std::span<const std::byte> bytes, const std::string& 
   model.file = name;
   model.ir_version = proto.ir_version();
   model.producer = proto.producer_name();
+  for (auto& entry : *proto.mutable_metadata_props())
+    model.metadata.emplace_back(std::move(*entry.mutable_key()), std::move(*entry.mutable_value()));
   if (model.ir_version < kMinIr || model.ir_version > kMaxIr)
     return make_error(Code::kUnsupported, "%s: IR version %lld, this build reads %lld to %lld",
                       short_path(name).c_str(), static_cast<long long>(model.ir_version),
