@@ -86,6 +86,8 @@ Action ActionMaker::raw(const float* outputs, const float* plan_values, float v_
 
 bool ActionMaker::step(const float* outputs, const HeadParser& heads, float v_ego, float lateral_s,
                        float longitudinal_s) noexcept {
+  lateral_s = std::max(lateral_s, kFramePeriod_s);
+  longitudinal_s = std::max(longitudinal_s, kFramePeriod_s);
   Action next = raw(outputs, heads.values().data() + plan_at_, v_ego, lateral_s, longitudinal_s);
   if (!std::isfinite(next.curvature) || !std::isfinite(next.acceleration)) return false;
   next.stop = v_ego < kStopSpeed_mps && next.acceleration < kStopAcceleration ? 1.0f : 0.0f;

@@ -46,11 +46,12 @@ class ActionMaker {
                                     const HeadParser& heads);
   ActionMaker(const ActionOptions& options, const Spec& spec, const HeadParser& heads);
 
-  // [hot] v_ego m/s, times in seconds, above 0 (action_t). False: a value is not finite; the
-  // previous action stays.
+  // [hot] v_ego m/s, times in seconds (action_t); less than a frame counts as one, 0.05 s. False: a
+  // value is not finite; the previous action stays.
   bool step(const float* outputs, const HeadParser& heads, float v_ego, float lateral_s,
             float longitudinal_s) noexcept;
   const Action& last() const { return last_; }
+  ActionRule rule() const { return options_.rule; }
   // [hot] The previous action is zero.
   void reset() noexcept { last_ = {}; }
 
