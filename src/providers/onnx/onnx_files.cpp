@@ -83,6 +83,7 @@ Result<std::shared_ptr<const OnnxFile>> load(const MappedFile& mapped,
   file->opset = model.value().opset;
   file->n_parameters = model.value().n_parameters;
   file->producer = printable(model.value().producer);
+  file->facts.metadata = std::move(model.value().metadata);
   auto ops = make_cpu_ops({.n_threads = 1});
   if (!ops) return ops.error();
   onnx::PlanOptions options;
@@ -91,10 +92,21 @@ Result<std::shared_ptr<const OnnxFile>> load(const MappedFile& mapped,
   auto plan = onnx::Plan::make(std::move(model.value()), options, *ops.value());
   if (!plan) return plan.error();
   file->plan = plan.value();
+  file->facts.inputs = shapes_of(file->plan->inputs());
+  file->facts.outputs = shapes_of(file->plan->outputs());
   return std::shared_ptr<const OnnxFile>(std::move(file));
 }
 
 }  // namespace
+
+std::vector<driving::NamedShape> shapes_of(std::span<const onnx::Port> ports) {
+  std::vector<driving::NamedShape> shapes;
+  for (const onnx::Port& port : ports) {
+    const auto dims = port.type.shape.dims();
+    shapes.push_back({port.name, {dims.begin(), dims.end()}});
+  }
+  return shapes;
+}
 
 Result<std::shared_ptr<const OnnxFile>> open_onnx_file(const OnnxOpenConfig& config) {
   auto mapped = MappedFile::open(config.model_path.c_str());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "driving/spec.h"
 #include "onnx/plan.h"
 #include "providers/onnx/onnx_open_config.h"
 
@@ -16,7 +17,11 @@ struct OnnxFile {
   std::string external_sha256;  // over the digests of its external data; "": it has none
   int64_t opset = 0, n_parameters = 0;
   std::string producer;
+  // What the file and the plan say about themselves: for driving graphs.
+  driving::GraphFacts facts;
 };
+
+std::vector<driving::NamedShape> shapes_of(std::span<const onnx::Port> ports);
 
 // Opens, checks, digests and plans, or hands out what a living runtime already has (decided by
 // device, inode, size, mtime and ctime, the dims and the precision). Errors: those of every part;

@@ -10,6 +10,10 @@ namespace outrider {
 namespace {
 
 constexpr const char* kPrecisions[] = {"auto", "f32", "bf16", "int8", "stored"};
+constexpr const char* kDriving[] = {"auto", "on", "off"};
+constexpr const char* kHeads[] = {"known", "required", "only", "off"};
+constexpr const char* kDesire[] = {"level", "pulse"};
+constexpr const char* kActions[] = {"off", "auto", "v9", "v14", "v15", "v16", "plan"};
 
 // One row a key. Everything the reader does follows from this table.
 struct KeyRow {
@@ -43,6 +47,13 @@ std::span<const KeyRow> key_rows() {
       option_row("state_pairs", &C::state_pairs, {}),
       option_row("stats_path", &C::stats_path, {}),
       integer_row("history", 1, 1024, &C::history),
+      option_row("driving", &C::driving, kDriving),
+      integer_row("frame_skip", 1, 64, &C::frame_skip),
+      option_row("heads", &C::heads, kHeads),
+      option_row("desire", &C::desire, kDesire),
+      option_row("action", &C::action, kActions),
+      integer_row("lateral_smooth_ms", 0, 10000, &C::lateral_smooth_ms),
+      integer_row("longitudinal_smooth_ms", 0, 10000, &C::longitudinal_smooth_ms),
   };
   return rows;
 }

@@ -21,6 +21,13 @@ struct OnnxOpenConfig {
   std::string state_pairs;         // "X:next_X,..."; "": by name; "none": none
   std::string stats_path;
   int64_t history = 1;  // frames of the observation that the model reads
+  // Driving graphs (docs/guides/driving.md).
+  std::string driving = "auto";  // "auto": when the graph and its metadata say so; "on", "off"
+  int64_t frame_skip = 4;        // frames from one row of context to the next
+  std::string heads = "known";   // "known", "required", "only": required, without outputs; "off"
+  std::string desire = "level";  // "level": the runtime makes the pulse; "pulse": it is one
+  std::string action = "off";    // "off", "auto", "v9", "v14", "v15", "v16", "plan"
+  int64_t lateral_smooth_ms = 0, longitudinal_smooth_ms = 300;
 };
 
 // `json` is the parsed flat object with model_family "onnx". Errors: kInvalid naming key, value

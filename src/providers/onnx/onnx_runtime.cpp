@@ -7,24 +7,13 @@
 #include <cstring>
 #include <set>
 
-#include "base/cpu_budget.h"
 #include "base/printable.h"
-#include "kernels/cpu_ops.h"
+#include "providers/onnx/values.h"
 
 namespace outrider {
 namespace {
 
 using onnx::TensorType;
-
-// A graph with less work than this is done before a second thread has heard of it.
-constexpr double kAloneFlop = 8e6;
-
-// Words of a file inside a JSON string of ours.
-std::string plain(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '"' || c == '\\' || c < ' '; }, '.');
-  return text;
-}
 
 bool has_port_type(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16 ||
@@ -32,77 +21,25 @@ bool has_port_type(DType dtype) {
          dtype == DType::kI64;
 }
 
-// Has every value an exponent whose bits are not all set? No branch inside: the loop becomes
-// vectors.
-template <class T>
-[[gnu::optimize("O3")]] bool all_below(const std::byte* data, size_t n, T exponent) {
-  T bad = 0;
-  for (size_t i = 0; i < n; ++i) {
-    T bits;
-    std::memcpy(&bits, data + i * sizeof bits, sizeof bits);
-    bad |= static_cast<T>((bits & exponent) == exponent);
-  }
-  return bad == 0;
-}
-
-bool all_finite(DType dtype, const std::byte* data, size_t n_bytes, size_t& at, double& found) {
-  const size_t size = onnx::dtype_bytes(dtype);
-  if (dtype == DType::kF32
-          ? all_below<uint32_t>(data, n_bytes / size, 0x7F800000u)
-          : all_below<uint16_t>(data, n_bytes / size, dtype == DType::kF16 ? 0x7C00u : 0x7F80u))
-    return true;
-  for (at = 0; at * size < n_bytes; ++at) {
-    uint16_t half = 0;
-    float value = 0;
-    if (dtype == DType::kF32) {
-      std::memcpy(&value, data + at * size, sizeof value);
-    } else {
-      std::memcpy(&half, data + at * size, sizeof half);
-      value = dtype == DType::kF16 ? f16_to_f32(half) : bf16_to_f32(half);
-    }
-    if (std::isfinite(value)) continue;
-    found = static_cast<double>(value);
-    return false;
-  }
-  return true;
-}
-
-bool is_real(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16;
-}
-
 }  // namespace
 
 // ---- open ---------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<OnnxRuntime>> OnnxRuntime::open(const OnnxOpenConfig& config) {
+Result<std::unique_ptr<OnnxRuntime>> OnnxRuntime::open(const OnnxOpenConfig& config,
+                                                       std::shared_ptr<const OnnxFile> file) {
   std::unique_ptr<OnnxRuntime> runtime(new OnnxRuntime);
   runtime->config_ = config;
-  auto file = open_onnx_file(config);
-  if (!file) return file.error();
-  runtime->file_ = file.value();
+  runtime->file_ = std::move(file);
   OUTRIDER_TRY(runtime->prepare());
   runtime->warm_up();
   return runtime;
 }
 
 Result<void> OnnxRuntime::prepare() {
-  const CpuBudget budget = cpu_budget();
-  const bool small = file_->plan->flop() < kAloneFlop;
-  const ThreadChoice choice =
-      choose_threads(config_.n_threads <= 0 && small ? 1 : config_.n_threads, budget);
-  // Threads beyond the CPUs of this process only wait for each other.
-  n_threads_ =
-      static_cast<int>(std::min(choice.n_threads, std::max(budget.n_allowed_cpus, uint32_t{1})));
-  threads_note_ = config_.n_threads <= 0 && small ? "1: a small graph"
-                  : choice.warning.empty()        ? budget.reason
-                                                  : choice.warning;
-  auto ops = make_cpu_ops({.n_threads = n_threads_});
-  if (!ops) return ops.error();
-  ops_ = std::move(ops.value());
-  auto run = onnx::Run::make(file_->plan, *ops_);
-  if (!run) return run.error();
-  run_ = std::move(run.value());
+  auto engine = make_onnx_engine(file_->plan, config_.n_threads);
+  if (!engine) return engine.error();
+  engine_ = std::move(engine.value());
+  run_ = engine_.run.get();
   OUTRIDER_TRY(find_pairs());
   OUTRIDER_TRY(add_ports());
   OUTRIDER_TRY(add_history());
@@ -439,17 +376,18 @@ std::string OnnxRuntime::describe() const {
       "\"opset\":%lld,\"parameters\":%lld,\"steps\":%zu,\"gflop\":%.9g,\"arena_bytes\":%zu,"
       "\"constant_bytes\":%zu,\"threads\":%d,\"history\":%lld",
       static_cast<long long>(file_->opset), static_cast<long long>(file_->n_parameters),
-      plan.n_steps(), plan.flop() * 1e-9, plan.arena_bytes(), plan.constant_bytes(), n_threads_,
-      static_cast<long long>(config_.history));
+      plan.n_steps(), plan.flop() * 1e-9, plan.arena_bytes(), plan.constant_bytes(),
+      engine_.n_threads, static_cast<long long>(config_.history));
   const char* precision = onnx_precision(config_) == Precision::kBf16   ? "bf16"
                           : onnx_precision(config_) == Precision::kInt8 ? "int8"
                                                                         : "f32";
   return "{\"provider\":\"outrider\",\"model_family\":\"onnx\",\"units\":\"model\",\"model\":\"" +
          plain(config_.model_path) + "\",\"precision\":\"" + precision + "\",\"kernel_table\":\"" +
-         ops_->kernel_table() + "\"," + numbers + ",\"threads_note\":\"" + plain(threads_note_) +
-         "\",\"dims\":\"" + plain(config_.dims) + "\",\"state_pairs\":\"" + plain(pairs) +
-         "\",\"statistics\":\"" + (stats_sha256_.empty() ? "none" : stats_sha256_) +
-         "\",\"producer\":\"" + plain(file_->producer) + "\"}";
+         engine_.ops->kernel_table() + "\"," + numbers + ",\"threads_note\":\"" +
+         plain(engine_.threads_note) + "\",\"dims\":\"" + plain(config_.dims) +
+         "\",\"state_pairs\":\"" + plain(pairs) + "\",\"statistics\":\"" +
+         (stats_sha256_.empty() ? "none" : stats_sha256_) + "\",\"producer\":\"" +
+         plain(file_->producer) + "\"}";
 }
 
 }  // namespace outrider

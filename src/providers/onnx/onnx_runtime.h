@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "onnx/plan.h"
+#include "providers/onnx/onnx_engine.h"
 #include "providers/onnx/onnx_files.h"
 #include "providers/onnx/stats.h"
 
@@ -34,8 +35,9 @@ class OnnxRuntime {
     std::vector<float> values;  // of a stacked input: the newest frame; of a scaled output
   };
 
-  // [setup] Opens, plans, takes all memory, warms up. Errors: those of every part.
-  static Result<std::unique_ptr<OnnxRuntime>> open(const OnnxOpenConfig& config);
+  // [setup] Takes all memory, warms up. Errors: those of every part.
+  static Result<std::unique_ptr<OnnxRuntime>> open(const OnnxOpenConfig& config,
+                                                   std::shared_ptr<const OnnxFile> file);
 
   // [hot] Verbs of the ABI. step is what a host does that runs every stage: reset, where there is
   // state, then infer.
@@ -82,12 +84,11 @@ class OnnxRuntime {
 
   OnnxOpenConfig config_;
   std::shared_ptr<const OnnxFile> file_;
-  std::unique_ptr<Ops> ops_;
-  std::unique_ptr<onnx::Run> run_;
+  OnnxEngine engine_;
+  onnx::Run* run_ = nullptr;  // the engine's
   std::vector<PortInfo> ports_;
   std::vector<Pair> pairs_;
-  std::string stats_sha256_, threads_note_;
-  int n_threads_ = 1;
+  std::string stats_sha256_;
   MonotonicClock clock_;
   bool outputs_ready_ = false, history_filled_ = false;
   Counters counters_;

@@ -1,0 +1,18 @@
+// Small things that every face of a graph needs.
+#pragma once
+#include <cstddef>
+#include <string>
+
+#include "tensor/dtype.h"
+
+namespace outrider {
+
+// Words of a file inside a JSON string of ours.
+std::string plain(std::string text);
+
+bool is_real(DType dtype);  // F32, F16, BF16
+// [hot] Of values of a real type. False: value `at` is `found`.
+bool all_finite(DType dtype, const std::byte* data, size_t n_bytes, size_t& at,
+                double& found) noexcept;
+
+}  // namespace outrider
