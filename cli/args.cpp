@@ -297,6 +297,10 @@ Result<Value> parse_model_size(std::string_view text) {
   static constexpr const char* kSizes[] = {"tiny", "full"};
   return one_of(text, kSizes);
 }
+Result<Value> parse_driving_layout(std::string_view text) {
+  static constexpr const char* kLayouts[] = {"queued", "stateful"};
+  return one_of(text, kLayouts);
+}
 Result<Value> parse_weight_type(std::string_view text) {
   static constexpr const char* kTypes[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k"};
   return one_of(text, kTypes);

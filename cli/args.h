@@ -95,7 +95,8 @@ Result<Value> parse_priority(std::string_view text);     // 0 .. 99
 Result<Value> parse_cpu(std::string_view text);          // 0 .. 1023
 Result<Value> parse_tolerance(std::string_view text);    // finite, >= 0
 Result<Value> parse_log_level(std::string_view text);    // error warn info debug
-Result<Value> parse_model_size(std::string_view text);   // tiny full
+Result<Value> parse_model_size(std::string_view text);
+Result<Value> parse_driving_layout(std::string_view text);   // tiny full
 Result<Value> parse_weight_type(std::string_view text);  // f32 f16 bf16 q8_0 q4_0 q4_k
 Result<Value> parse_shell(std::string_view text);        // bash zsh fish
 // KEY=VALUE, of which VALUE may be empty.

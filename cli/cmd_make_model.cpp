@@ -15,51 +15,61 @@ constexpr Flag kFlags[] = {
      "tiny (a few megabytes) or full (the sizes of the base checkpoints).", parse_model_size},
     {"--type", "T", "f32", "Element type of the matrices: f32, f16, bf16, q8_0, q4_0 or q4_k.",
      parse_weight_type},
+    {"--layout", "LAYOUT", "queued",
+     "Of a driving graph: queued (the runtime keeps the history) or stateful (the graph does).",
+     parse_driving_layout},
     {"--seed", "N", "1", "Seed of the random weights; equal seeds give equal files.", parse_seed},
     kJsonFlag,
 };
 constexpr Positional kPositionals[] = {
-    {"KIND", "pi0, pi05 or llm."},
+    {"KIND", "pi0, pi05, llm or driving."},
     {"OUT",
-     "Model file to write; the vision file of a policy is written beside it as <OUT without "
-     ".gguf>-mmproj.gguf."},
+     "Model file to write (driving: ONNX, else GGUF); the vision file of a policy is written "
+     "beside "
+     "it as <OUT without .gguf>-mmproj.gguf."},
 };
 
 MakeModel wanted_model(const Context& context) {
-  return {context.args.positional(0) == "pi05", context.args.positional(1),
-          context.args.text("--size"), context.args.text("--type"),
-          static_cast<uint64_t>(context.args.integer("--seed"))};
+  return {context.args.positional(0) == "pi05",
+          context.args.positional(1),
+          context.args.text("--size"),
+          context.args.text("--type"),
+          static_cast<uint64_t>(context.args.integer("--seed")),
+          context.args.text("--layout")};
 }
 
-int run_text(Context& context) {
+// Models of one file.
+int run_single(Context& context, const char* kind, Result<MadeModel> (*make)(const MakeModel&)) {
   const std::string& out = context.args.positional(1);
   const WantedOutput wanted[] = {{"OUT", out}};
   if (auto fine = check_outputs(wanted, {}, context.out); !fine) return context.fail(fine.error());
-  auto made = make_text_model(wanted_model(context));
+  auto made = make(wanted_model(context));
   if (!made) return context.fail(made.error(), kUsage);
   const MadeModel& model = made.value();
   context.out.text("{}  {}\n", model.policy_path, bytes_text(model.policy_bytes));
   context.out.document(
-      {{"kind", "llm"}, {"model", {{"path", model.policy_path}, {"bytes", model.policy_bytes}}}});
+      {{"kind", kind}, {"model", {{"path", model.policy_path}, {"bytes", model.policy_bytes}}}});
   return kGood;
 }
 
 int run(Context& context) {
   const std::string &kind = context.args.positional(0), &out = context.args.positional(1);
-  static constexpr const char* kKinds[] = {"pi0", "pi05", "llm"};
-  static constexpr const char* kLaterKinds[] = {"mllm", "driving"};
+  static constexpr const char* kKinds[] = {"pi0", "pi05", "llm", "driving"};
+  static constexpr const char* kLaterKinds[] = {"mllm"};
   for (const char* later : kLaterKinds)
     if (kind == later)
       return context.fail(
           make_error(Code::kUnsupported,
-                     "make-model: %s is not in this build yet; it makes pi0, pi05 and llm", later),
+                     "make-model: %s is not in this build yet; it makes pi0, pi05, llm and driving",
+                     later),
           kUsage);
-  if (kind == "llm") return run_text(context);
+  if (kind == "llm") return run_single(context, "llm", make_text_model);
+  if (kind == "driving") return run_single(context, "driving", make_driving_model);
   if (kind != "pi0" && kind != "pi05") {
     const char* near = nearest_name(kind, kKinds);
-    return context.fail(
-        make_error(Code::kInvalid, "make-model: KIND is \"%.40s\", allowed pi0, pi05 and llm%s%s%s",
-                   kind.c_str(), near ? "; did you mean " : "", near ? near : "", near ? "?" : ""));
+    return context.fail(make_error(
+        Code::kInvalid, "make-model: KIND is \"%.40s\", allowed pi0, pi05, llm and driving%s%s%s",
+        kind.c_str(), near ? "; did you mean " : "", near ? near : "", near ? "?" : ""));
   }
   const WantedOutput wanted[] = {{"OUT", out}, {"vision file of OUT", vision_path_of(out)}};
   if (auto fine = check_outputs(wanted, {}, context.out); !fine) return context.fail(fine.error());

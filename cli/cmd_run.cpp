@@ -123,6 +123,16 @@ Result<InputWord> input_word(const Session& session, const std::string& word) {
                     word.c_str(), n_inputs, names.c_str());
 }
 
+// Frames of a driving policy that nobody gave: a pattern that moves nowhere; scalars: zeros.
+Result<void> stage_sample(Session& session, const frt_runtime_port_desc& port) {
+  size_t n = port_dtype_bytes(port.dtype);
+  for (uint32_t d = 0; d < port.rank; ++d) n *= static_cast<size_t>(port.shape[d]);
+  std::vector<uint8_t> bytes(n, 0);
+  if (port.dtype == FRT_DTYPE_U8)
+    for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<uint8_t>(i * 2654435761u >> 24);
+  return session.set_input(port.name, bytes.data(), bytes.size());
+}
+
 // Sets what was given and says which required port nothing was given for.
 Result<void> stage_all(Context& context, Session& session, const Request& request) {
   std::vector<std::string> set;
@@ -152,6 +162,7 @@ Result<void> stage_all(Context& context, Session& session, const Request& reques
     OUTRIDER_TRY(session.set_floats("state", request.state));
     set.push_back("state");
   }
+  const bool driving = runtime_facts(session).described.contains("driving");
   for (const auto* port : session.ports()) {
     if (port->direction != FRT_PORT_IN || port->required == 0 || done(port->name)) continue;
     if (std::strcmp(port->name, "prompt") == 0 && done("tokens")) continue;
@@ -165,6 +176,12 @@ Result<void> stage_all(Context& context, Session& session, const Request& reques
           static_cast<size_t>(fixed ? port->shape[0] : std::min<int64_t>(dim, 8)), 0.0f);
       OUTRIDER_TRY(session.set_floats("state", zeros));
       context.out.say(Level::kWarn, "no --state given: {} zeros are used", zeros.size());
+      continue;
+    }
+    if (driving && port->modality == FRT_MODALITY_TENSOR) {
+      OUTRIDER_TRY(stage_sample(session, *port));
+      context.out.say(Level::kWarn, "no --input {}=FILE.npy given: {}", port->name,
+                      port->dtype == FRT_DTYPE_U8 ? "a made pattern is used" : "zeros are used");
       continue;
     }
     const bool camera = port->modality == FRT_MODALITY_IMAGE;

@@ -97,6 +97,22 @@ void put_onnx(Rows& rows, const Report& r) {
   rows.emplace_back("operators", operators);
   for (const Report& line : r["problems"])
     rows.emplace_back("missing", shown(line.get<std::string>(), 300));
+  if (r.contains("driving")) {
+    const Report& d = r["driving"];
+    rows.emplace_back(
+        "driving",
+        fmt::format("{}, frames of {} and {} floats, {} outputs, frame skip {}{}",
+                    words(d, "layout"), bytes_text(number(d, "frames_bytes")),
+                    number(d, "packed_floats"), number(d, "outputs"), number(d, "frame_skip"),
+                    d["checkpoint"].is_string()
+                        ? ", checkpoint " + shown(d["checkpoint"].get<std::string>(), 60)
+                        : ""));
+    std::string heads;
+    for (const auto& [name, range] : d["slices"].items())
+      heads += fmt::format("{}{} {}..{}", heads.empty() ? "" : ", ", shown(name, 40),
+                           range[0].dump(), range[1].dump());
+    rows.emplace_back("heads", heads);
+  }
   if (r.contains("memory"))
     rows.emplace_back("memory", fmt::format("{} of packed constants, {} for one run",
                                             bytes_text(number(r["memory"], "constant_bytes")),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "driving/graph/synthetic.h"
 #include "models/synthetic_llm.h"
 #include "models/synthetic_pi.h"
 
@@ -41,6 +42,24 @@ Result<MadeModel> make_text_model(const MakeModel& options) {
   OUTRIDER_TRY(write_synthetic_llm(
       {.full = options.size == "full", .dtype = type.value(), .seed = options.seed},
       options.out.c_str()));
+  std::error_code error;
+  made.policy_bytes = std::filesystem::file_size(options.out, error);
+  if (error) made.policy_bytes = 0;  // a pipe or device
+  return made;
+}
+
+Result<MadeModel> make_driving_model(const MakeModel& options) {
+  if (options.type != "f32")
+    return make_error(Code::kUnsupported,
+                      "make-model: --type is %.20s, driving graphs are made in f32; choose the "
+                      "precision when one is opened",
+                      options.type.c_str());
+  MadeModel made;
+  made.policy_path = options.out;
+  const auto layout =
+      options.layout == "stateful" ? driving::Layout::kStateful : driving::Layout::kQueued;
+  OUTRIDER_TRY(driving::write_synthetic_driving({layout, options.size == "full", options.seed},
+                                                options.out));
   std::error_code error;
   made.policy_bytes = std::filesystem::file_size(options.out, error);
   if (error) made.policy_bytes = 0;  // a pipe or device

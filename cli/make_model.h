@@ -12,6 +12,7 @@ struct MakeModel {
   std::string out;  // policy file
   std::string size = "tiny", type = "f32";
   uint64_t seed = 1;
+  std::string layout = "queued";  // of a driving graph
 };
 struct MadeModel {
   std::string policy_path, vision_path;
@@ -23,5 +24,9 @@ std::string vision_path_of(const std::string& policy_path);
 Result<MadeModel> make_model(const MakeModel& options);
 // A text model: one file, of which policy_path and policy_bytes tell.
 Result<MadeModel> make_text_model(const MakeModel& options);
+
+// A driving graph: one ONNX file, of which policy_path and policy_bytes tell. Errors: kUnsupported
+// for an element type other than f32.
+Result<MadeModel> make_driving_model(const MakeModel& options);
 
 }  // namespace outrider::cli

@@ -24,6 +24,14 @@ constexpr ConfigKey kOnnxKeys[] = {
     {"state_pairs", "\"\"", "\"X:next_X,...\"; empty: by name; \"none\": none", true},
     {"stats_path", "\"\"", "normalisation beside the file; empty: none", true},
     {"history", "1", "frames of the observation that the model reads", false},
+    {"driving", "\"auto\"", "\"auto\": a driving graph when it says so; \"on\", \"off\"", true},
+    {"frame_skip", "4", "driving: frames from one row of context to the next", false},
+    {"heads", "\"known\"", "driving: \"known\", \"required\", \"only\" or \"off\"", true},
+    {"desire", "\"level\"", "driving: \"level\", or \"pulse\" where it is one already", true},
+    {"action", "\"off\"",
+     "driving: \"off\", \"auto\", \"v9\", \"v14\", \"v15\", \"v16\" or \"plan\"", true},
+    {"lateral_smooth_ms", "0", "driving: smoothing of the curvature", false},
+    {"longitudinal_smooth_ms", "300", "driving: smoothing of the acceleration", false},
 };
 
 std::string open_name(const onnx::Declared& input, size_t i) {
@@ -62,6 +70,32 @@ std::vector<std::byte> sample_of(const frt_runtime_port_desc& port) {
     std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
   }
   return bytes;
+}
+
+// What a driving graph is, or why it is none this build opens. True: it opens, as one or as a plain
+// graph.
+bool inspect_driving(const OnnxOpenConfig& config, const driving::GraphFacts& facts, Report& r) {
+  const bool driving =
+      config.driving == "on" || (config.driving == "auto" && driving::looks_like_driving(facts));
+  if (!driving) return true;
+  auto spec = driving::read_spec(facts, config.frame_skip);
+  if (!spec) {
+    r["why_not"] = std::string(spec.error().message());
+    return false;
+  }
+  const driving::Spec& s = spec.value();
+  Report heads = Report::object();
+  for (const driving::NamedRange& slice : s.slices)
+    heads[slice.name] = {slice.range.begin, slice.range.end};
+  r["driving"] = {{"layout", s.layout == driving::Layout::kQueued ? "queued" : "stateful"},
+                  {"frame_skip", s.frame_skip},
+                  {"checkpoint", s.has_checkpoint ? Report(s.checkpoint) : Report()},
+                  {"frames_bytes", s.frames_bytes()},
+                  {"packed_floats", s.n_packed()},
+                  {"outputs", s.n_outputs},
+                  {"hidden", {s.hidden.begin, s.hidden.end}},
+                  {"slices", heads}};
+  return true;
 }
 
 }  // namespace
@@ -123,6 +157,8 @@ Result<Inspection> inspect_onnx(const std::string& path, const Resolved& resolve
   onnx::PlanOptions options;
   options.dims = dims.value();
   options.precision = onnx_precision(config.value());
+  driving::GraphFacts facts;
+  facts.metadata = std::move(model.value().metadata);
   onnx::PlanProblems problems;
   auto plan = onnx::Plan::make(std::move(model.value()), options, *ops.value(), &problems);
   r["problems"] = problems.lines;
@@ -136,6 +172,10 @@ Result<Inspection> inspect_onnx(const std::string& path, const Resolved& resolve
   r["memory"] = {{"constant_bytes", plan.value()->constant_bytes()},
                  {"arena_bytes", plan.value()->arena_bytes()}};
   r["work"] = {{"total_gflop", plan.value()->flop() * 1e-9}, {"steps", plan.value()->n_steps()}};
+  facts.inputs = shapes_of(plan.value()->inputs());
+  facts.outputs = shapes_of(plan.value()->outputs());
+  inspection.runs = inspect_driving(config.value(), facts, r);
+  r["runs"] = inspection.runs;
   return inspection;
 }
 
