@@ -199,6 +199,8 @@ std::string screen(const Report& now, const link::wire::StatusReply& status, dou
         out += fmt::format("  {}  {}  in {} B  out {} B", shown(text_member(row, "name"), 40),
                            shown(text_member(row, "model"), 40), text_member(row, "received_bytes"),
                            text_member(row, "sent_bytes"));
+      if (const std::string ms = text_member(row, "busy_ms"); ms != "-" && ms != "0")
+        out += fmt::format("  running for {} ms", ms);
       out += "\n";
     }
   }

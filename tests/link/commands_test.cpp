@@ -1,9 +1,13 @@
 // serve, link check and top as a caller sees them: a server process, clients beside it.
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <chrono>
-#include <thread>
+#include <csignal>
+#include <utility>
 
 #include "cli/support.h"
 #include "link/serve_process.h"
@@ -115,6 +119,89 @@ TEST(Top, shows_models_and_owners) {
   const Outcome text = run({"top", serve.endpoint()});
   EXPECT_EQ(text.status, 0);
   EXPECT_NE(text.out.find("model default"), std::string::npos) << text.out;
+}
+
+// `outrider top` on a terminal of its own.
+class LiveTop {
+ public:
+  explicit LiveTop(const std::string& endpoint) {
+    pid_ = ::forkpty(&terminal_, nullptr, nullptr, nullptr);
+    if (pid_ != 0) return;
+    ::execl(OUTRIDER_BUILD_DIR "/bin/outrider", "outrider", "top", endpoint.c_str(), "--every",
+            "0.1", static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  ~LiveTop() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
+    ::close(terminal_);
+  }
+  // Until `text` was shown n times, 10 s at most.
+  bool shows(const std::string& text, size_t n) {
+    for (int i = 0; i < 1000; ++i) {
+      size_t seen = 0;
+      for (size_t at = 0; (at = shown.find(text, at)) != std::string::npos; ++at) ++seen;
+      if (seen >= n) return true;
+      pollfd ready = {terminal_, POLLIN, 0};
+      char bytes[4096];
+      if (::poll(&ready, 1, 10) <= 0) continue;
+      const ssize_t got = ::read(terminal_, bytes, sizeof bytes);
+      if (got <= 0) return false;
+      shown.append(bytes, static_cast<size_t>(got));
+    }
+    return false;
+  }
+  void say(int signal) const { ::kill(pid_, signal); }
+  int status() {
+    shows("nothing shows this", 1);  // reads to the end
+    int status = 0;
+    ::waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string shown;
+
+ private:
+  int terminal_ = -1, pid_ = -1;
+};
+
+TEST(Top, on_a_terminal_is_refreshed_until_ctrl_c) {
+  ServeProcess serve(fake_served());
+  LiveTop top(serve.endpoint());
+  ASSERT_TRUE(top.shows("\x1b[H\x1b[J", 3)) << top.shown;
+  EXPECT_TRUE(top.shows("model default", 3)) << top.shown;
+  // What happens meanwhile is seen.
+  EXPECT_EQ(top.shown.find("runs 1 "), std::string::npos);
+  const std::string remote = remote_config("top.json", serve.endpoint());
+  const Outcome ran = run({"bench", remote, "--ticks", "3", "--json"});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  const Json after = document(run({"top", serve.endpoint(), "--json"}));
+  const int64_t runs = after.find("counters")->find("runs")->integer();
+  EXPECT_GE(runs, 3);
+  EXPECT_TRUE(top.shows("runs " + std::to_string(runs) + " ", 2)) << top.shown;
+  top.say(SIGINT);
+  EXPECT_EQ(top.status(), 0) << top.shown;
+}
+
+TEST(Top, tells_that_the_host_went_away_and_ends) {
+  ServeProcess serve(fake_served());
+  LiveTop top(serve.endpoint());
+  ASSERT_TRUE(top.shows("model default", 2)) << top.shown;
+  serve.end(SIGKILL);
+  EXPECT_EQ(top.status(), 3) << top.shown;
+  EXPECT_NE(top.shown.find("link: host gone"), std::string::npos) << top.shown;
+}
+
+TEST(Top, a_host_that_hangs_is_told_within_two_seconds_and_one_that_is_gone_at_once) {
+  ServeProcess serve(fake_served());
+  LiveTop top(serve.endpoint());
+  ASSERT_TRUE(top.shows("model default", 1)) << top.shown;
+  serve.stop();
+  EXPECT_EQ(top.status(), 3) << top.shown;
+  EXPECT_NE(top.shown.find("link: deadline"), std::string::npos) << top.shown;
+  serve.end(SIGKILL);
+  const Outcome gone = run({"top", serve.endpoint(), "--json"});
+  EXPECT_EQ(gone.status, 3) << gone.err;
+  EXPECT_NE(gone.err.find("host gone"), std::string::npos) << gone.err;
+  document(gone);
 }
 
 TEST(Serve, FC45_other_machines_need_a_key_and_the_right_one) {

@@ -92,7 +92,8 @@ Got Connection::wait(uint64_t request_id, wire::Incoming& out, wire::PayloadPlac
   for (;;) {
     const Got got = channel_.receive(out, place, deadline_ns);
     if (got != Got::kMessage && got != Got::kCorrupted) return got;
-    if (out.header.request_id == request_id) return got;
+    const bool of_epoch = epoch_ == 0 || out.header.epoch == epoch_;
+    if (out.header.request_id == request_id && of_epoch) return got;
     if (others != nullptr && got == Got::kMessage) others->other(out);
   }
 }

@@ -41,6 +41,8 @@ class Connection {
   const wire::HelloReply& host() const { return hello_; }
   bool has(uint64_t feature) const { return (hello_.features & feature) != 0; }
   uint64_t next_request() { return ++request_; }
+  // From here on an answer counts only with this owner epoch.
+  void set_epoch(uint32_t epoch) { epoch_ = epoch; }
 
   // [hot] Takes messages until the answer of `request_id` is there. Others go to `others`
   // (nullptr: dropped; answers of older requests are counted and dropped by it).
@@ -63,6 +65,7 @@ class Connection {
   wire::Channel channel_;
   wire::HelloReply hello_;
   uint64_t request_ = 0;
+  uint32_t epoch_ = 0;
 };
 
 // [any] Why a dial failed, as a cause.

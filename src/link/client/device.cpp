@@ -158,6 +158,7 @@ void Device::adopt(std::unique_ptr<Connection> connection, uint32_t epoch) {
   connection_->channel().set_carries_frames();
   connection_->channel().transport().set_urgency(Urgency::kUrgent);
   epoch_ = epoch;
+  connection_->set_epoch(epoch);
   n_inputs_ = n_replaced_ = 0;
   run_open_ = outputs_ready_ = false;
   for (PortState& port : ports_) port.failed = port.taken = false;

@@ -103,6 +103,12 @@ bool Peer::take_newer() {
   return !over_;
 }
 
+// How long the run at work has been at it; 0: none is.
+uint32_t Peer::busy_ms() const {
+  if (!busy()) return 0;
+  return static_cast<uint32_t>((core_->clock.now_ns() - busy_since_ns_) / 1'000'000 + 1);
+}
+
 void Peer::show() {
   std::scoped_lock lock(shown_lock_);
   if (shown_.name.empty()) shown_.name = hello_.name.view();
@@ -139,14 +145,13 @@ bool Peer::take(const wire::Incoming& in, Got got) {
   if (!said_hello_) return end(Cause::kProtocol, "the first message must be HELLO");
   if (type == wire::type_of<wire::Ping>()) {
     wire::Pong pong;
-    if (busy())
-      pong.busy_ms =
-          static_cast<uint32_t>((core_->clock.now_ns() - busy_since_ns_) / 1'000'000 + 1);
+    pong.busy_ms = busy_ms();
     return answer(pong, in.header.request_id);
   }
   if (type == wire::type_of<wire::Pong>()) return true;
   if (type == wire::type_of<wire::Bye>()) return on_bye();
   if (type == wire::type_of<wire::PowerOff>()) return on_power_off(in);
+  if (is_of_another_epoch(in.header)) return drop_of_another_epoch(in.header);
   if (type == wire::type_of<wire::Input>()) return on_input(in);
   if (type == wire::type_of<wire::Run>()) return on_run(in);
   if (type == wire::type_of<wire::Status>() || type == wire::type_of<wire::Probe>())
@@ -162,8 +167,24 @@ bool Peer::take(const wire::Incoming& in, Got got) {
   return end(Cause::kProtocol, "a message that only a host sends");
 }
 
+// What was sent by an owner that is not this one drives nothing and shows nothing.
+bool Peer::is_of_another_epoch(const wire::Header& header) const {
+  const bool of_runtime =
+      header.type == wire::type_of<wire::Input>() || header.type == wire::type_of<wire::Run>() ||
+      header.type == wire::type_of<wire::Read>() || header.type == wire::type_of<wire::Prepare>();
+  return of_runtime && lease_.instance && header.epoch != lease_.epoch;
+}
+
+bool Peer::drop_of_another_epoch(const wire::Header& header) {
+  ++core_->counters.stale;
+  if ((header.flags & wire::kWantAnswer) == 0) return true;
+  return fault(Cause::kProtocol, Code::kDevice, header.type, 0, header.request_id,
+               "link: protocol: the message belongs to another owner epoch");
+}
+
 bool Peer::corrupted(const wire::Incoming& in) {
   ++core_->counters.corrupted;
+  if (is_of_another_epoch(in.header)) return true;
   if (in.header.type == wire::type_of<wire::Input>()) {
     ++n_inputs_;
     void_inputs("link: corrupted: an input was damaged on its way; stage all inputs again");

@@ -59,6 +59,7 @@ class Peer final : private wire::PayloadPlace {
   void pump_while_busy();
   // [any]
   bool busy() const { return busy_.load(std::memory_order_acquire); }
+  uint32_t busy_ms() const;
   void shut() { channel_.transport().shut(); }
   std::string json() const;
 
@@ -92,6 +93,8 @@ class Peer final : private wire::PayloadPlace {
   bool take(const wire::Incoming& in, wire::Got got);
   bool take_newer();
   bool corrupted(const wire::Incoming& in);
+  bool is_of_another_epoch(const wire::Header& header) const;
+  bool drop_of_another_epoch(const wire::Header& header);
   bool on_hello(const wire::Incoming& in);
   bool on_open(const wire::Incoming& in);
   bool on_input(const wire::Incoming& in);
@@ -147,7 +150,8 @@ class Peer final : private wire::PayloadPlace {
   mutable std::mutex shown_lock_;
   std::atomic<bool> busy_{false};
   bool over_ = false, said_hello_ = false;
-  int64_t begun_ns_ = 0, busy_since_ns_ = 0, work_ended_ns_ = 0;
+  int64_t begun_ns_ = 0, work_ended_ns_ = 0;
+  std::atomic<int64_t> busy_since_ns_{0};
 
   std::optional<PeerStore> store_;
   wire::Hello hello_;

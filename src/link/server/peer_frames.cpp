@@ -187,9 +187,15 @@ bool Peer::on_prepare(const wire::Incoming& in) {
   wire::Answer reply;
   {
     std::scoped_lock use(lease_.instance->use);
-    Runtime& runtime = *lease_.instance->runtime;
-    reply.code = runtime.prepare(prepare.graph, prepare.key);
-    if (reply.code != 0) set_text(reply.text, runtime.last_error());
+    if (!lease_.holds()) {
+      ++core_->counters.stale;
+      reply.code = to_abi(Code::kDevice);
+      set_text(reply.text, "link: host busy: another device took the runtime over");
+    } else {
+      Runtime& runtime = *lease_.instance->runtime;
+      reply.code = runtime.prepare(prepare.graph, prepare.key);
+      if (reply.code != 0) set_text(reply.text, runtime.last_error());
+    }
   }
   return answer(reply, in.header.request_id);
 }

@@ -31,6 +31,7 @@ bool holds_picture(const wire::View& view) {
 std::span<std::byte> Peer::place(const wire::Header& header, std::span<const std::byte> body) {
   if (header.type == wire::type_of<wire::StoreChunk>() && store_) return store_->place();
   if (header.type != wire::type_of<wire::Input>() || !lease_.instance) return {};
+  if (is_of_another_epoch(header)) return {};
   uint32_t port = 0;  // the first field of INPUT; the whole is decoded once it is known to be sound
   if (body.size() < sizeof port) return {};
   std::memcpy(&port, body.data(), sizeof port);

@@ -102,6 +102,7 @@ std::string Peer::json() const {
          ",\"name\":" + json_text(shown_.name) + ",\"model\":" + json_text(shown_.model) +
          ",\"epoch\":" + std::to_string(shown_.epoch) +
          ",\"owner\":" + (shown_.owner ? "true" : "false") +
+         ",\"busy_ms\":" + std::to_string(busy_ms()) +
          ",\"uploading\":" + (shown_.uploading ? "true" : "false") +
          ",\"heard_ms\":" + std::to_string(heard_ms) +
          ",\"received_bytes\":" + std::to_string(c.received_bytes) +
