@@ -1,5 +1,6 @@
-// Every decoder of the wire, and a channel that reads the bytes as they come. The first byte
-// chooses. What a decoder accepts must encode to a message that decodes to the same again.
+// Every decoder of the wire, and a channel. The first byte chooses: one decoder; a channel that
+// reads the bytes as they come; a channel that reads messages of such contents with true checksums.
+// What a decoder accepts must encode to a message that decodes to the same again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "fuzz/link_frames.h"
 #include "link/wire/channel.h"
 
 namespace outrider::link::wire {
@@ -26,31 +28,6 @@ void try_decode(std::span<const std::byte> body) {
   OUTRIDER_ASSERT(!print(message).empty());
 }
 
-// Gives the input byte for byte, then ends.
-class Feed final : public Transport {
- public:
-  explicit Feed(std::span<const std::byte> bytes, size_t step) : bytes_(bytes), step_(step) {}
-  Moved send(std::span<const Piece> pieces, int64_t) noexcept override {
-    Moved moved;
-    for (const Piece& piece : pieces) moved.bytes += piece.size();
-    return moved;
-  }
-  Moved receive(std::span<std::byte> into, int64_t) noexcept override {
-    const size_t n = std::min({into.size(), bytes_.size(), step_});
-    if (n == 0) return {Io::kClosed, 0};
-    std::memcpy(into.data(), bytes_.data(), n);
-    bytes_ = bytes_.subspan(n);
-    return {Io::kDone, n};
-  }
-  void shut() noexcept override {}
-  const TransportFacts& facts() const noexcept override { return facts_; }
-
- private:
-  std::span<const std::byte> bytes_;
-  size_t step_;
-  TransportFacts facts_;
-};
-
 class Place final : public PayloadPlace {
  public:
   std::span<std::byte> place(const Header&, std::span<const std::byte>) override { return room_; }
@@ -59,9 +36,11 @@ class Place final : public PayloadPlace {
   std::vector<std::byte> room_ = std::vector<std::byte>(4096);
 };
 
-void try_channel(std::span<const std::byte> bytes, size_t step) {
+// Returns how many messages were delivered.
+size_t try_channel(std::span<const std::byte> bytes, size_t step) {
   const ManualClock clock;
-  Channel channel(std::make_unique<Feed>(bytes, step), clock);
+  Channel channel(std::make_unique<fuzz::Feed>(bytes, step), clock);
+  size_t n = 0;
   Place place;
   Incoming in;
   for (;;) {
@@ -69,8 +48,16 @@ void try_channel(std::span<const std::byte> bytes, size_t step) {
     if (got != Got::kMessage && got != Got::kCorrupted) break;
     if (got == Got::kCorrupted) OUTRIDER_ASSERT(in.body.empty() && in.payload.empty());
     OUTRIDER_ASSERT(in.header.payload_bytes <= Probe::kMaxBytes || in.payload.empty());
+    if (got == Got::kMessage) {
+      ++n;
+      OUTRIDER_ASSERT(in.body.size() == in.header.body_bytes);
+      for_each_message([&]<class M>() {
+        if (type_of<M>() == in.header.type) try_decode<M>(in.body);
+      });
+    }
   }
   OUTRIDER_ASSERT(channel.counters().received_bytes <= bytes.size());
+  return n;
 }
 
 }  // namespace
@@ -80,8 +67,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace outrider::link::wire;
   if (size == 0) return 0;
   const auto rest = std::as_bytes(std::span(data + 1, size - 1));
+  const size_t step = size_t{1} << (data[0] & 7);
   if (data[0] >= 0xF0) {
-    try_channel(rest, 1u << (data[0] & 7));
+    const auto parts = outrider::link::fuzz::parts_of({data + 1, size - 1});
+    try_channel(outrider::link::fuzz::framed(parts), step);
+    return 0;
+  }
+  if (data[0] >= 0xE0) {
+    try_channel(rest, step);
     return 0;
   }
   size_t index = 0;
@@ -91,34 +84,26 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return 0;
 }
 
-// Valid messages of every type are what mutation starts from: without them a CRC lets nothing by.
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+// Valid messages of every type are what mutation starts from.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
                                           unsigned int seed) {
-  using namespace outrider::link::wire;
-  if (seed % 4 != 0 || max_size < 4096) return LLVMFuzzerMutate(data, size, max_size);
-  std::vector<std::byte> out;
-  const uint64_t wanted = seed / 4 % std::tuple_size_v<Messages>;
-  size_t index = 0;
-  const bool framed = seed / 4 % 3 == 0;
-  for_each_message([&]<class M>() {
-    if (index++ != wanted) return;
-    std::vector<std::byte> body(max_bytes<M>());
-    body.resize(encode(sample<M>(seed), body));
-    out.push_back(framed ? std::byte(0xF0 | (seed & 7)) : std::byte(wanted));
-    if (framed) {
-      Header header;
-      header.type = type_of<M>();
-      header.body_bytes = static_cast<uint32_t>(body.size());
-      header.payload_bytes = seed % 100;
-      std::vector<std::byte> head(kHeaderBytes);
-      encode_header(header, head);
-      out.insert(out.end(), head.begin(), head.end());
-      body.resize(body.size() + header.payload_bytes);
-    }
-    out.insert(out.end(), body.begin(), body.end());
-  });
-  const size_t n = std::min(out.size(), max_size);
-  std::memcpy(data, out.data(), n);
-  return seed % 8 == 0 ? n : LLVMFuzzerMutate(data, n, max_size);
+  namespace fuzz = outrider::link::fuzz;
+  if (max_size < 4096 || seed % 16 == 0) return LLVMFuzzerMutate(data, size, max_size);
+  const auto keep = [&](uint8_t first, const auto& bytes) {
+    const size_t n = std::min(bytes.size(), max_size - 1);
+    data[0] = first;
+    std::memcpy(data + 1, bytes.data(), n);
+    return n + 1;
+  };
+  if (size > 1 && data[0] >= 0xF0)
+    return 1 + fuzz::mutate_parts(data + 1, size - 1, max_size - 1, seed / 16, fuzz::sample_part);
+  const fuzz::Part part = fuzz::sample_part(seed / 16);
+  if (seed % 4 == 0)
+    return keep(static_cast<uint8_t>(0xF0 | (seed >> 8 & 7)), fuzz::bytes_of({part}));
+  if (seed % 4 == 1)  // on the wire, to be damaged by what comes later
+    return keep(static_cast<uint8_t>(0xE0 | (seed >> 8 & 7)), fuzz::framed({part}));
+  if (seed % 4 == 2)
+    return keep(static_cast<uint8_t>(seed / 16 % std::tuple_size_v<outrider::link::wire::Messages>),
+                part.body);
+  return LLVMFuzzerMutate(data, size, max_size);
 }
