@@ -8,8 +8,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "link/held.h"
 
 namespace outrider::link::sim {
 namespace {
@@ -629,18 +632,28 @@ TEST(LinkSim, the_clock_offset_is_found_and_follows_a_step) {
   EXPECT_GE(loop.device()->snapshot().clock_steps, 1);
 }
 
-// 24 hours at 20 Hz in simulated time take half a minute; the short form runs every time.
+// 24 hours at 20 Hz in simulated time take half a minute; the short form runs every time. Memory is
+// looked at ten times: what the first tenth took is all there ever is.
 TEST(LinkSim, soak_keeps_every_frame_and_no_memory) {
   World world(1);
   Loop loop(world);
   ASSERT_TRUE(loop.open());
   const char* wanted = std::getenv("OUTRIDER_SIM_SOAK_TICKS");
   const uint64_t n = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 4000;
+  int64_t base_kb = 0, most_kb = 0;
   for (uint64_t i = 0; i < n; ++i) {
     ASSERT_EQ(loop.tick(), Tick::kGood) << "tick " << i << ": " << loop.why;
     world.runs.clear();
     world.staged.clear();
+    if ((i + 1) % (n / 10) != 0) continue;
+    const int64_t now_kb = here::held_by(0).anonymous_kb;
+    if (base_kb == 0) base_kb = now_kb;
+    most_kb = std::max(most_kb, now_kb);
   }
+  constexpr int64_t kMoreKb = here::kSlackKb > 1024 ? here::kSlackKb : 128;
+  EXPECT_LE(most_kb, base_kb + kMoreKb);
+  std::printf("%llu ticks, memory %lld KB, %+lld KB at most\n", static_cast<unsigned long long>(n),
+              static_cast<long long>(base_kb), static_cast<long long>(most_kb - base_kb));
   EXPECT_EQ(loop.device()->counters().connects.load(), 1);
   EXPECT_EQ(loop.device()->counters().late_answers.load(), 0);
   const auto snapshot = loop.device()->snapshot();

@@ -96,6 +96,23 @@ TEST_F(FaultyCable, FC37_a_cut_at_any_byte_of_the_opening_is_told_in_time) {
   }
 }
 
+// A peer that says a byte a second is alive, and still does not answer.
+TEST_F(FaultyCable, FC37_a_byte_a_second_is_no_answer) {
+  const Rules slow = {.back = {.bytes_per_s = 1}};
+  proxy.next(slow);
+  Drive opening(proxy.endpoint(), {.connect_ms = 300});
+  EXPECT_FALSE(opening.is_open());
+  EXPECT_NE(opening.open_error().find("deadline"), std::string::npos) << opening.open_error();
+  Drive drive(proxy.endpoint());
+  ASSERT_TRUE(drive.is_open()) << drive.open_error();
+  ASSERT_EQ(drive.ticks(3), 3);
+  proxy.now(slow);
+  EXPECT_TRUE(drive.fails(kSecond));
+  EXPECT_NE(drive.last_error().find("deadline"), std::string::npos) << drive.last_error();
+  proxy.now({});
+  EXPECT_TRUE(drive.recovers(5 * kSecond)) << drive.last_error();
+}
+
 TEST_F(FaultyCable, a_silent_peer_costs_the_deadline_and_is_left_within_two_seconds) {
   for (const bool forth : {true, false}) {
     Drive drive(proxy.endpoint());
