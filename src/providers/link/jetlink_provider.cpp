@@ -21,6 +21,7 @@ constexpr auto kUpkeepPause = std::chrono::milliseconds(50);
 struct Published {
   std::unique_ptr<Device> device;
   std::string description;
+  bool send_receive = false;
   outrider_status_v1 status{};
   outrider_liveness_v1 liveness{};
   outrider_history_v1 history{};
@@ -77,18 +78,15 @@ const char* last_error(void* self) {
 }
 int run_stage(void* self, uint32_t executor_ref) {
   if (self == nullptr) return FRT_ERR_INVALID;
-  switch (executor_ref) {
-    case kResetRef:
-      return to_abi(device_of(self).reset());
-    case kInferRef:
-      return to_abi(device_of(self).infer());
-    case kSendRef:
-      return to_abi(device_of(self).send());
-    case kReceiveRef:
-      return to_abi(device_of(self).receive());
-    default:
-      return FRT_ERR_INVALID;
+  Device& device = device_of(self);
+  if (static_cast<Published*>(self)->send_receive) {
+    if (executor_ref == kSendRef) return to_abi(device.send());
+    if (executor_ref == kReceiveRef) return to_abi(device.receive());
+  } else {
+    if (executor_ref == kResetRef) return to_abi(device.reset());
+    if (executor_ref == kInferRef) return to_abi(device.infer());
   }
+  return FRT_ERR_NOT_FOUND;
 }
 
 // ---- extensions ---------------------------------------------------------------------------------
@@ -174,6 +172,7 @@ Result<frt_model_runtime_v1*> publish_jetlink_runtime(std::unique_ptr<Device> de
   using link::jetlink::quoted;
   auto published = std::make_unique<Published>();
   published->device = std::move(device);
+  published->send_receive = config.send_receive;
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
   published->liveness = {1, sizeof(outrider_liveness_v1), published.get(), alive};

@@ -356,6 +356,7 @@ TEST_F(JetlinkDevice, is_told_of_a_host_that_went_and_finds_it_again) {
   Device& device = *opened.value();
   stage(device);
   ASSERT_EQ(device.infer(), Code::kOk);
+  ASSERT_EQ(device.infer(), Code::kOk);
   options.listen = parse_endpoint(server->endpoint()).value();
   stop();
   EXPECT_EQ(device.infer(), Code::kDevice);

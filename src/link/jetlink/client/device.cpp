@@ -175,6 +175,7 @@ void Device::note_loss() noexcept {
   ++counters_.lost[static_cast<size_t>(client_->loss())];
   std::snprintf(lost_text_, sizeof lost_text_, "%s: %s", loss_name(client_->loss()),
                 client_->reason());
+  lost_to_host_ = client_->loss() == Loss::kHost;
   state_.store(kLost, std::memory_order_release);
 }
 
@@ -301,6 +302,7 @@ Code Device::send_frame(int64_t deadline_ns) noexcept {
     client_->transport().shut();
     ++counters_.lost[static_cast<size_t>(Loss::kDeadline)];
     std::snprintf(lost_text_, sizeof lost_text_, "deadline: a frame was never answered");
+    lost_to_host_ = false;
     state_.store(kLost, std::memory_order_release);
     return fail(Code::kDevice, "link: %s", lost_text_);
   }
@@ -342,14 +344,29 @@ Code Device::receive_frame(int64_t deadline_ns) noexcept {
   return Code::kOk;
 }
 
+Code Device::try_frame(int64_t deadline_ns) noexcept {
+  Code code = begin(deadline_ns);
+  if (code != Code::kOk) return code;
+  code = send_frame(deadline_ns);
+  if (code == Code::kOk) code = receive_frame(deadline_ns);
+  give_token();
+  return code;
+}
+
+// Another client, or a host that was started anew, ended the connection. A frame that begins a
+// history loses nothing by that: it waits for the next connection, within its deadline.
 Code Device::infer() noexcept {
   outputs_ready_ = false;
   const int64_t deadline_ns = clock_->now_ns() + config_.deadline_ns;
-  Code code = begin(deadline_ns);
-  if (code == Code::kOk) {
-    code = send_frame(deadline_ns);
-    if (code == Code::kOk) code = receive_frame(deadline_ns);
-    give_token();
+  const bool fresh = reset_next_;
+  Code code = try_frame(deadline_ns);
+  if (code == Code::kDevice && fresh && !connected() && lost_to_host_) {
+    while (!connected() && clock_->now_ns() < deadline_ns) {
+      const timespec pause = {0, 1'000'000};
+      ::nanosleep(&pause, nullptr);
+    }
+    pulse_->reset();
+    if (connected()) code = try_frame(deadline_ns);
   }
   ++(code == Code::kOk ? counters_.frames : counters_.failed_frames);
   return code;

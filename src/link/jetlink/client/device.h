@@ -60,7 +60,8 @@ class Device {
   const std::string& host_text() const { return host_text_; }
   uint16_t version() const { return version_; }
 
-  // [hot] Verbs. kDevice: the link failed or the deadline passed, last_error says which.
+  // [hot] Verbs. kDevice: the link failed or the deadline passed, last_error says which. An infer
+  // that follows a reset waits for a new connection when the host ended the old one.
   Code set_input(uint32_t port, const void* data, uint64_t bytes) noexcept;
   Code get_output(uint32_t port, void* out, uint64_t capacity, uint64_t* written) noexcept;
   Code reset() noexcept;
@@ -92,6 +93,7 @@ class Device {
   Code begin(int64_t deadline_ns) noexcept;
   Code send_frame(int64_t deadline_ns) noexcept;
   Code receive_frame(int64_t deadline_ns) noexcept;
+  Code try_frame(int64_t deadline_ns) noexcept;
   void redial();
 
   DeviceConfig config_;
@@ -116,6 +118,7 @@ class Device {
   std::atomic<uint32_t> state_{kLost}, token_{0};
   int64_t used_ns_ = 0, next_dial_ns_ = 0, backoff_ns_ = kFirstBackoffNs;
   DeviceCounters counters_;
+  bool lost_to_host_ = false;  // it ended the connection; written before state_
   char lost_text_[300] = {};
   char error_[Error::kTextBytes] = {};
 };
