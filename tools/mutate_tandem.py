@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mutation run over the tandem's state machine: does a test notice each small change of it?
+"""Mutation run over the tandem's state machine and its limits: does a test notice each small change?
 
 Changes one thing at a time in the code of the machine: every comparison (its boundary and its sense),
 every && and ||, every !, every + and -, every ++, every min and max, every number by one, every early
@@ -23,10 +23,10 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILES = ["machine.cpp", "guest.cpp", "stepper.h", "lag.h"]
-OBJECTS = ["machine.cpp", "guest.cpp"]  # what is compiled anew for a mutant of a header
+FILES = ["machine.cpp", "guest.cpp", "stepper.h", "lag.h", "limits.cpp"]
+OBJECTS = ["machine.cpp", "guest.cpp", "limits.cpp"]  # what is compiled anew for a mutant of a header
 TESTS = ["lag_test.cpp", "limits_test.cpp", "machine_test.cpp", "machine_boundary_test.cpp", "machine_random_test.cpp", "machine_explore_test.cpp"]
-OTHERS = ["src/tandem/limits.cpp", "src/tandem/machine_names.cpp", "src/base/result.cpp",
+OTHERS = ["src/tandem/machine_names.cpp", "src/base/result.cpp",
           "src/base/clock.cpp"]
 STAGES = [("TandemMachine*:TandemLimits*:TandemLag*", 20), ("TandemRandom*", 60), ("TandemExplore*", 300)]  # and seconds
 FLAGS = ["-std=c++20", "-O1", "-w", f'-DOUTRIDER_SOURCE_DIR="{ROOT}"']

@@ -26,6 +26,9 @@ class ManualClock final : public Clock {
   int64_t now_ns_ = 0;
 };
 
+// [hot] Sleeps until a time of CLOCK_MONOTONIC. False when a signal came first.
+bool sleep_until_ns(int64_t at_ns) noexcept;
+
 struct Deadline {
   int64_t at_ns = INT64_MAX;
   bool passed(const Clock& clock) const noexcept { return clock.now_ns() >= at_ns; }

@@ -41,6 +41,18 @@ bool read_artifact(const Json& json, RuntimeView& view) {
   return true;
 }
 
+// Optional, both or none. False: malformed.
+bool read_warp(const Json& json, RuntimeView& view) {
+  const Json *route = json.find("warp_route"), *reason = json.find("warp_reason");
+  if (route == nullptr && reason == nullptr) return true;
+  if (route == nullptr || !route->is_string() || reason == nullptr || !reason->is_string())
+    return false;
+  if (route->text() != "direct" && route->text() != "staged") return false;
+  view.warp_route = route->text();
+  view.warp_reason = reason->text();
+  return true;
+}
+
 }  // namespace
 
 RuntimeView read_runtime(std::string_view text, const Place& place) {
@@ -64,6 +76,7 @@ RuntimeView read_runtime(std::string_view text, const Place& place) {
                       output_ns >= 0 && output_ns <= mono_ns && known && view.handovers >= 0 &&
                       place.start_ticks(pid) == ticks;
   if (!proven) return nothing;
+  if (!read_warp(of.json, view)) return nothing;
   RuntimeView led = view;
   led.active = view.state == "running" && read_artifact(of.json, led) && output_ns > 0 &&
                mono_ns - output_ns <= kMaxOutputAgeNs;

@@ -11,6 +11,8 @@ struct RuntimeView {
   std::string state = "unavailable";
   bool active = false;  // the lead leads, and its last output is not older than 250 ms
   int64_t handovers = 0;
+  // How the camera warp reaches the link and why; "" where none was told.
+  std::string warp_route, warp_reason;
   // While active only.
   std::string artifact_sha256, checkpoint;
   int64_t artifact_bytes = 0;

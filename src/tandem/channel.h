@@ -15,7 +15,8 @@ enum class JobKind : uint8_t {
   kConnect,  // open the lead, check its ports
   kClose,
   kAsk,     // answer this tick
-  kFollow,  // see every input up to this tick, from the oldest kept one if there is a gap
+  kFollow,  // see every input up to the newest tick (this one at least), from the oldest kept one
+            // if there is a gap; the report names the tick that was seen last
   kShadow,  // answer this tick for nobody
   kPing,    // say whether it is there
 };

@@ -123,6 +123,7 @@ void InputRing::commit(int64_t tick) noexcept {
     oldest->answered.store(-1, std::memory_order_relaxed);
     oldest->claim.store(0, std::memory_order_release);
     current_ = oldest;
+    newest_.store(tick, std::memory_order_release);
     return;
   }
 }

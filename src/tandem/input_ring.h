@@ -54,6 +54,8 @@ class InputRing {
   Slot* borrow(int64_t tick) noexcept;
   void give_back(Slot* slot) noexcept;
   int64_t n_ticks() const { return n_ticks_; }
+  // The tick that was committed last; 0: none.
+  int64_t newest() const noexcept { return newest_.load(std::memory_order_acquire); }
 
  private:
   Payload take_payload(const Port& port, Arena& arena);
@@ -66,6 +68,7 @@ class InputRing {
   std::vector<Payload> staged_;
   std::vector<std::unique_ptr<Slot>> slots_;
   Slot* current_ = nullptr;
+  std::atomic<int64_t> newest_{0};
 };
 
 }  // namespace outrider::tandem

@@ -75,7 +75,7 @@ Reason Stepper::doubt() const {
   if (overdue()) return Reason::kDeadline;
   if (s_.drops.beyond(l_)) return Reason::kDrops;
   if (s_.lag.late_soon(l_)) return Reason::kForecast;
-  if (suspicious() && doubt_point_ns() <= s_.now_ns) return Reason::kSilent;
+  if (suspicious(s_.led_ticks + 1) && doubt_point_ns() <= s_.now_ns) return Reason::kSilent;
   return Reason::kNone;
 }
 
@@ -83,14 +83,13 @@ bool Stepper::overdue() const {
   return question_open() && s_.now_ns - s_.oldest_asked_ns >= l_.deadline_ns;
 }
 
-// One more silent tick and the lead is lost.
-bool Stepper::suspicious() const {
-  return l_.silent_holds > 0 && s_.silent + 1 >= l_.silent_holds &&
-         s_.led_ticks > l_.settling_ticks;
+// One more silent tick, its `led_ticks`th as leader, and the lead is lost.
+bool Stepper::suspicious(int64_t led_ticks) const {
+  return l_.silent_holds > 0 && s_.silent + 1 >= l_.silent_holds && led_ticks > l_.settling_ticks;
 }
 
 void Stepper::wait() {
-  a_.wait_until_ns = suspicious() ? doubt_point_ns() : hold_point_ns();
+  a_.wait_until_ns = suspicious(s_.led_ticks) ? doubt_point_ns() : hold_point_ns();
   a_.wait_until_ns = std::min(a_.wait_until_ns, s_.oldest_asked_ns + l_.deadline_ns);
   act(act::kWait);
 }
@@ -155,7 +154,7 @@ void Stepper::drop(int64_t& count) {
 void Stepper::point() {
   if (s_.turn != Turn::kAwaitLead) return;
   if (overdue()) return lose(Reason::kDeadline);
-  if (suspicious() && s_.now_ns >= doubt_point_ns()) return lose(Reason::kSilent);
+  if (suspicious(s_.led_ticks) && s_.now_ns >= doubt_point_ns()) return lose(Reason::kSilent);
   if (s_.now_ns < hold_point_ns()) return wait();
   hold();
 }

@@ -78,6 +78,12 @@ int Runner::tick() noexcept {
   const int64_t begin_ns = parts_.clock->now_ns();
   ready_ = false;
   drain();  // what came between two ticks belongs to the one before
+  if (replugged_.exchange(false, std::memory_order_relaxed)) {
+    Event back;
+    back.kind = EventKind::kReplugged;
+    advance(back, nullptr);
+  }
+  lead_ns_ = standby_ns_ = 0;
   const int64_t tick = state_.tick + 1;
   start_ns_[static_cast<size_t>(tick) % kStarts] = begin_ns;
   parts_.ring->commit(tick);
@@ -117,7 +123,9 @@ void Runner::drain() noexcept {
 
 void Runner::await_lead() noexcept {
   const int64_t until_ns = actions_.wait_until_ns;
+  const int64_t begin_ns = parts_.clock->now_ns();
   parts_.lead->wait_until(until_ns);
+  lead_ns_ += parts_.clock->now_ns() - begin_ns;
   drain();
   if (state_.turn != Turn::kAwaitLead || parts_.clock->now_ns() < until_ns) return;
   Event event;
@@ -133,6 +141,7 @@ void Runner::run_standby() noexcept {
   event.sound = standby_answers();
   if (!event.sound) ++more_[OUTRIDER_TANDEM_STANDBY_FAILURES];
   event.took_ns = parts_.clock->now_ns() - begin_ns;
+  standby_ns_ += event.took_ns;
   advance(event, nullptr);
 }
 
@@ -192,7 +201,9 @@ void Runner::finish(uint32_t ends, const Report* report) noexcept {
   ready_ = ends != act::kRefuse;
   if (ends == act::kPublishLead) {
     publish(*report->answer, state_.tick, true);
+    const bool first = glance_.lead_output_ns.load(std::memory_order_relaxed) == 0;
     glance_.lead_output_ns.store(parts_.clock->now_ns(), std::memory_order_relaxed);
+    if (first && parts_.changed != nullptr) parts_.changed->raise();
   } else if (ends == act::kPublishStandby) {
     publish(standby_answer_, state_.tick, false);
     parts_.ring->put_answer(published_);
@@ -208,6 +219,8 @@ void Runner::note_end(int64_t begin_ns) noexcept {
   more_[OUTRIDER_TANDEM_LATE_TICKS] += took_ns > parts_.limits.period_ns;
   more_[OUTRIDER_TANDEM_WORST_TICK_NS] = std::max(more_[OUTRIDER_TANDEM_WORST_TICK_NS], took_ns);
   const Leader leader = ready_ ? state_.leader : Leader::kNobody;
+  if (took_ns > parts_.limits.period_ns)
+    slow_.put({state_.tick, took_ns, lead_ns_, standby_ns_, leader, held_});
   const int64_t start_ns = start_ns_[static_cast<size_t>(published_tick_) % kStarts];
   origin_ = {static_cast<int64_t>(leader),
              state_.epoch,
@@ -241,6 +254,8 @@ void Runner::read_counters(int64_t (&out)[OUTRIDER_TANDEM_COUNT]) const noexcept
   out[OUTRIDER_TANDEM_SHADOWS] = c.shadows;
   out[OUTRIDER_TANDEM_COVERED] = c.covered;
   out[OUTRIDER_TANDEM_STANDBY_NS] = state_.standby_ns;
+  out[OUTRIDER_TANDEM_PROVING] =
+      leads(state_) && state_.led_ticks <= parts_.limits.proving_ticks ? 1 : 0;
   out[OUTRIDER_TANDEM_PHASE] = static_cast<int64_t>(state_.phase);
 }
 

@@ -24,6 +24,13 @@ struct Glance {
                                            // 0 while the standby leads
 };
 
+// A tick that outlived its period, and where the time went.
+struct SlowTick {
+  int64_t tick = 0, took_ns = 0, lead_ns = 0, standby_ns = 0;  // waiting for the lead, the standby
+  Leader leader = Leader::kNobody;
+  bool held = false;
+};
+
 class Runner {
  public:
   struct Parts {
@@ -34,7 +41,8 @@ class Runner {
     LeadChannel* lead = nullptr;
     InputRing* ring = nullptr;
     const Clock* clock = nullptr;
-    Signal* changed = nullptr;  // raised when glance().phase changes; may be nullptr
+    // Raised when glance().phase changes, and when the lead gave its first output. May be nullptr.
+    Signal* changed = nullptr;
   };
   static uint64_t room_bytes(const Ports& ports) { return 2 * answer_bytes(ports); }
   // [setup] Asks the lead's side to connect; its report is taken at the first tick.
@@ -74,6 +82,10 @@ class Runner {
   void clear_failure() noexcept { failure_ = {}; }
   const State& state() const { return state_; }
   const Glance& glance() const { return glance_; }
+  // [any] From any thread: the lead's device left and came back. Taken at the next tick.
+  void replugged() noexcept { replugged_.store(true, std::memory_order_relaxed); }
+  // One other thread: the newest slow tick that was not taken yet.
+  bool take_slow(SlowTick& out) noexcept { return slow_.take(out); }
 
  private:
   int fail(Fault fault, int code, size_t port = 0, uint64_t bytes = 0) noexcept;
@@ -103,12 +115,15 @@ class Runner {
   std::array<int64_t, kStarts> start_ns_{};
   bool engaged_ = true;
   int64_t engaged_ns_ = INT64_MIN;
-  int64_t dropped_ = 0;  // periods the last tick took too long
+  int64_t lead_ns_ = 0, standby_ns_ = 0;  // of this tick
+  int64_t dropped_ = 0;                   // periods the last tick took too long
 
   Failure failure_;
   std::array<int64_t, OUTRIDER_ORIGIN_COUNT> origin_{};
   std::array<int64_t, OUTRIDER_TANDEM_COUNT> more_{};  // counters that the machine does not have
   Glance glance_;
+  std::atomic<bool> replugged_{false};
+  Newest<SlowTick> slow_;
 };
 
 }  // namespace outrider::tandem

@@ -24,7 +24,7 @@ class Stepper {
   void note_drops(int64_t dropped);
   Reason doubt() const;
   bool overdue() const;
-  bool suspicious() const;
+  bool suspicious(int64_t led_ticks) const;
   int64_t hold_point_ns() const { return s_.start_ns + l_.hold_ns; }
   // The last moment at which the standby still answers this tick by the hold point.
   int64_t doubt_point_ns() const { return hold_point_ns() - s_.standby_ns; }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -94,6 +95,58 @@ TEST(TandemLimits, limits_that_contradict_each_other_are_refused_by_name) {
     EXPECT_NE(refused.error().message().find(c.name), std::string::npos);
     EXPECT_NE(refused.error().message().find(c.other), std::string::npos);
   }
+}
+
+TEST(TandemLimits, every_border_itself_is_allowed_and_one_step_beyond_is_not) {
+  for (const LimitRow& row : limit_rows()) {
+    const double step = row.unit == Unit::kMs ? 1e-3 : 1;
+    Limits l = preset_limits("driving20").value();
+    EXPECT_TRUE(set_limit(l, row, row.least)) << row.name;
+    EXPECT_EQ(limit_value(l, row), row.least) << row.name;
+    EXPECT_TRUE(set_limit(l, row, row.most)) << row.name;
+    EXPECT_EQ(limit_value(l, row), row.most) << row.name;
+    for (const double bad : {row.least - step, row.most + step, std::nan(""), HUGE_VAL, -HUGE_VAL})
+      EXPECT_FALSE(set_limit(l, row, bad)) << row.name << " " << bad;
+    EXPECT_EQ(limit_value(l, row), row.most) << row.name << ": nothing changed";
+    EXPECT_EQ(static_cast<bool>(set_limit(l, row, row.most - 0.5)), row.unit == Unit::kMs)
+        << row.name << ": fractions are of times only";
+  }
+}
+
+// What must hold between two of them, at its border and beyond, with both numbers in the words.
+TEST(TandemLimits, relations_hold_to_their_borders_and_name_both_numbers) {
+  struct Case {
+    const char* name;
+    double allowed, refused;
+    const char* words;
+  };
+  for (const Case& c :
+       {Case{"hold_ms", 49.999, 50, "hold_ms is 50, allowed is less than period_ms (50)"},
+        Case{"deadline_ms", 46, 45.5, "deadline_ms is 45.5, allowed is at least hold_ms (46)"},
+        Case{"return_ms", 46, 46.5, "return_ms is 46.5, allowed is at most hold_ms (46)"},
+        Case{"proving_ticks", 3, 2, "proving_ticks is 2, allowed is at least settling_ticks (3)"},
+        Case{"retry_max_ms", 5000, 4999,
+             "retry_max_ms is 4999, allowed is at least retry_ms (5000)"}}) {
+    Limits l = preset_limits("driving20").value();
+    ASSERT_TRUE(set_limit(l, *find_limit(c.name), c.allowed)) << c.name;
+    EXPECT_TRUE(check_limits(l)) << c.name;
+    ASSERT_TRUE(set_limit(l, *find_limit(c.name), c.refused)) << c.name;
+    const auto refused = check_limits(l);
+    EXPECT_EQ(refused.code(), Code::kInvalid) << c.name;
+    EXPECT_EQ(std::string(refused.error().text), c.words);
+  }
+}
+
+TEST(TandemLimits, what_is_refused_says_found_and_allowed) {
+  Limits l = preset_limits("driving20").value();
+  EXPECT_STREQ(set_limit(l, *find_limit("hold_ms"), 0.25).error().text,
+               "hold_ms is 0.25, allowed is a number 0.5..60000");
+  EXPECT_STREQ(set_limit(l, *find_limit("row_holds"), 2.5).error().text,
+               "row_holds is 2.5, allowed is an integer 1..1000");
+  EXPECT_STREQ(preset_limits("car").error().text,
+               "preset is \"car\", allowed are \"driving20\", \"arm\"");
+  EXPECT_EQ(preset_limits("arm").value().period_ns, 200 * kMs);
+  EXPECT_EQ(preset_limits("arm").value().drop_limit_ppm, 50000);
 }
 
 // The reference page repeats the table: name, both presets, range and words.

@@ -78,6 +78,22 @@ TEST(TandemMachine, a_doubted_lead_is_not_asked_when_the_standby_needs_the_whole
   }
 }
 
+// Silence through the settling ticks, and a standby that is reckoned to need the whole tick: the
+// first tick after them is the standby's from its start, not held once more.
+TEST(TandemMachine,
+     a_lead_silent_while_it_settled_is_not_asked_when_the_standby_needs_the_whole_tick) {
+  Rig rig;
+  rig.take_over();  // its first tick was answered
+  for (int64_t led = 2; led <= rig.limits.settling_ticks; ++led) {
+    rig.state.standby_ns = 60 * kMs;
+    ASSERT_TRUE(rig.begin().has(act::kAskLead)) << led;
+    EXPECT_TRUE(rig.silence().has(act::kPublishHeld)) << led;
+    rig.next();
+  }
+  EXPECT_TRUE(rig.begin().has(act::kRunStandby)) << "held once more for nothing";
+  EXPECT_EQ(rig.state.reason, Reason::kSilent);
+}
+
 TEST(TandemMachine, with_silent_holds_1_the_first_silent_tick_is_the_standbys) {
   Rig rig;
   rig.limits.silent_holds = 1;

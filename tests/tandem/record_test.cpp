@@ -1,10 +1,13 @@
 // The status record: what its reader believes. driving.md f.2; R38.
 #include "tandem/record.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "tandem/scripted.h"
@@ -92,6 +95,85 @@ TEST(TandemRecord, R38_active_only_when_every_rule_holds) {
   }
 }
 
+// Every rule of driving.md f.2 at its border, and one beyond.
+TEST(TandemRecord, R38_every_rule_holds_to_its_border) {
+  struct Case {
+    std::map<std::string, std::string> over;
+    const char* state;
+    bool active;
+  };
+  const std::string long_name(256, 'x');
+  const Case cases[] = {
+      // Age of the record: 1.5 s of 9.5 s.
+      {{{"mono_ns", "8000000000"}, {"remote_output_mono_ns", "7900000000"}}, "running", true},
+      {{{"mono_ns", "7999999999"}, {"remote_output_mono_ns", "7900000000"}}, "unavailable", false},
+      {{{"mono_ns", "9500000000"}, {"remote_output_mono_ns", "9500000000"}}, "running", true},
+      {{{"mono_ns", "9500000001"}, {"remote_output_mono_ns", "9500000000"}}, "unavailable", false},
+      // Age of the output when the record was written: 250 ms.
+      {{{"remote_output_mono_ns", "8750000000"}}, "running", true},
+      {{{"remote_output_mono_ns", "8749999999"}}, "running", false},
+      {{{"remote_output_mono_ns", "9000000000"}}, "running", true},
+      {{{"remote_output_mono_ns", "9000000001"}}, "unavailable", false},
+      {{{"remote_output_mono_ns", "1"}}, "running", false},
+      {{{"remote_output_mono_ns", "0"}}, "running", false},
+      // What else makes it active.
+      {{{"artifact_sha256", "\"" + std::string(63, 'a') + "\""}}, "running", false},
+      {{{"artifact_sha256", "\"" + std::string(65, 'a') + "\""}}, "running", false},
+      {{{"artifact_sha256", "\"" + std::string(64, 'A') + "\""}}, "running", false},
+      {{{"artifact_sha256", "\"" + std::string(64, 'g') + "\""}}, "running", false},
+      {{{"artifact_nbytes", "1"}}, "running", true},
+      {{{"artifact_nbytes", "0"}}, "running", false},
+      {{{"artifact_nbytes", "-5"}}, "running", false},
+      {{{"artifact_nbytes", "true"}}, "running", false},
+      {{{"artifact_nbytes", "1.5"}}, "running", false},
+      {{{"model_checkpoint", "\"" + long_name + "\""}}, "running", true},
+      {{{"model_checkpoint", "\"" + long_name + "x\""}}, "running", false},
+      {{{"model_checkpoint", "7"}}, "running", false},
+      {{{"state", "\"ready\""}}, "ready", false},
+      {{{"state", "\"none\""}}, "none", false},
+      {{{"state", "\"joining\""}}, "joining", false},
+      {{{"state", "\"retrying\""}}, "retrying", false},
+      {{{"state", "\"unavailable\""}}, "unavailable", false},
+      {{{"state", "\"holding\""}}, "unavailable", false},
+      {{{"session", "\"" + std::string(31, 'b') + "\""}}, "unavailable", false},
+      {{{"session", "\"" + std::string(33, 'b') + "\""}}, "unavailable", false},
+      {{{"version", "0"}}, "unavailable", false},
+      {{{"handovers", "0"}}, "running", true},
+  };
+  for (const Case& c : cases) {
+    const RecordView view = read_record(text_of(c.over), place());
+    const std::string what = c.over.begin()->first + " = " + c.over.begin()->second;
+    EXPECT_EQ(view.state, c.state) << what;
+    EXPECT_EQ(view.active, c.active) << what;
+    if (!c.active) {
+      EXPECT_EQ(view.artifact_sha256, "") << what;
+      EXPECT_EQ(view.artifact_bytes, 0) << what;
+    }
+  }
+  // Another boot, a pid that was given again, a process that is gone.
+  EXPECT_EQ(read_record(text_of(), {"", 9500000000, place().start_ticks}).state, "unavailable");
+  EXPECT_EQ(read_record(text_of(), {kBoot, 9500000000, [](int64_t) { return int64_t{501}; }}).state,
+            "unavailable");
+  EXPECT_EQ(read_record(text_of(), {kBoot, 9500000000, [](int64_t) { return int64_t{-1}; }}).state,
+            "unavailable");
+}
+
+// Types are strict: a truth value is no integer, a whole number with a point neither.
+TEST(TandemRecord, R38_every_field_of_every_other_type_is_no_proof) {
+  const char* numbers[] = {"version", "pid",       "process_start_ticks",
+                           "mono_ns", "handovers", "remote_output_mono_ns"};
+  const char* words[] = {"boot_id", "session", "state"};
+  for (const char* key : numbers)
+    for (const char* value : {"true", "false", "null", "\"1\"", "[1]", "{}", "1.0", "1e0", "1.5",
+                              "9223372036854775808", "-9223372036854775809", "1e400", ""})
+      EXPECT_EQ(read_record(text_of({{key, value}}), place()).state, "unavailable")
+          << key << " = " << value;
+  for (const char* key : words)
+    for (const char* value : {"true", "null", "1", "[]", "{}", "\"\"", ""})
+      EXPECT_EQ(read_record(text_of({{key, value}}), place()).state, "unavailable")
+          << key << " = " << value;
+}
+
 TEST(TandemRecord, damaged_text_reads_as_unavailable) {
   const std::string whole = text_of();
   for (size_t n = 0; n < whole.size(); ++n) {
@@ -118,10 +200,9 @@ TEST(TandemRecord, a_change_of_state_is_written_at_once_and_the_last_word_is_una
     return read().state;
   };
   {
-    auto record =
-        Record::start({path, &glance, &changed, &clock, [&] {
-                         return "frt-runtime-identity-v1\nweights_sha256=" + kDigest + "\n";
-                       }});
+    auto record = Record::start({path, &glance, &changed, &clock, [&] {
+                                   return LeadName{kDigest, 766000000};
+                                 }});
     ASSERT_TRUE(record) << record.error().text;
     EXPECT_EQ(read().state, "joining");
     glance.phase = static_cast<uint8_t>(Phase::kReady);
@@ -133,11 +214,160 @@ TEST(TandemRecord, a_change_of_state_is_written_at_once_and_the_last_word_is_una
     changed.raise();
     EXPECT_EQ(await("running"), "running");
     EXPECT_EQ(read().handovers, 5);
+    EXPECT_TRUE(read().active);
+    EXPECT_EQ(read().artifact_sha256, kDigest);
+    EXPECT_EQ(read().artifact_bytes, 766000000);
   }
   EXPECT_EQ(read().state, "unavailable");
   auto refused = Record::start(
-      {"/proc/nowhere/record.json", &glance, &changed, &clock, [] { return std::string(); }});
+      {"/proc/nowhere/record.json", &glance, &changed, &clock, [] { return LeadName(); }});
   EXPECT_FALSE(refused);
+}
+
+// driving.md f.2: at most once a second unless the state changed. A lead that is late in every
+// other tick changes nothing that a reader sees.
+TEST(TandemRecord, R38_holding_and_leading_in_turn_are_one_state_and_one_write_a_second) {
+  const std::string path = testing::TempDir() + "outrider_record_flips/record.json";
+  const MonotonicClock clock;
+  Glance glance;
+  Signal changed;
+  glance.lead_output_ns = clock.now_ns();
+  glance.phase = static_cast<uint8_t>(Phase::kLeading);
+  auto record = Record::start({path, &glance, &changed, &clock, [] {
+                                 return LeadName{kDigest, 1};
+                               }});
+  ASSERT_TRUE(record) << record.error().text;
+  usleep(100000);  // the first "running" is out
+  std::set<ino_t> files;
+  for (int i = 0; i < 80; ++i) {
+    glance.phase = static_cast<uint8_t>(i % 2 == 0 ? Phase::kHolding : Phase::kLeading);
+    changed.raise();
+    usleep(10000);
+    struct stat now {};
+    ASSERT_EQ(stat(path.c_str(), &now), 0);
+    files.insert(now.st_ino);
+  }
+  EXPECT_LE(files.size(), 2u) << "written anew by every flip";
+  // A state that truly flips is written at most every kLeastNs.
+  files.clear();
+  const int64_t begin_ns = clock.now_ns();
+  std::string last;
+  int n_writes = 0;
+  while (clock.now_ns() - begin_ns < 500000000) {
+    glance.phase = static_cast<uint8_t>((clock.now_ns() / 1000000) % 2 == 0 ? Phase::kReady
+                                                                            : Phase::kRetrying);
+    changed.raise();
+    usleep(500);
+    std::ifstream in(path);
+    std::string text;
+    std::getline(in, text);
+    n_writes += text != last;
+    last = text;
+  }
+  EXPECT_LE(n_writes, 500000000 / Record::kLeastNs + 1);
+  EXPECT_GE(n_writes, 2);
+}
+
+// A reader must not wait a second to see who took over.
+TEST(TandemRecord, R38_the_first_output_of_a_lead_is_written_at_once) {
+  const std::string path = testing::TempDir() + "outrider_record_first/record.json";
+  const MonotonicClock clock;
+  Glance glance;
+  Signal changed;
+  auto record = Record::start({path, &glance, &changed, &clock, [] {
+                                 return LeadName{kDigest, 1};
+                               }});
+  ASSERT_TRUE(record) << record.error().text;
+  const auto read = [&] {
+    std::ifstream in(path);
+    std::string text;
+    std::getline(in, text);
+    return read_record(text, here(clock));
+  };
+  usleep(100000);
+  glance.phase = static_cast<uint8_t>(Phase::kLeading);
+  changed.raise();
+  usleep(100000);
+  EXPECT_EQ(read().state, "running");
+  EXPECT_FALSE(read().active) << "nothing of the lead was given yet";
+  glance.lead_output_ns = clock.now_ns();
+  changed.raise();
+  for (int i = 0; i < 200 && !read().active; ++i) usleep(1000);
+  EXPECT_TRUE(read().active);
+  // Held from now on: the record ages, the output does not become newer.
+  glance.phase = static_cast<uint8_t>(Phase::kHolding);
+  changed.raise();
+  usleep(1300000);
+  EXPECT_FALSE(read().active) << "the newest output is older than 250 ms";
+}
+
+TEST(TandemRecord, R7_the_route_of_the_warp_is_told_with_its_reason) {
+  const std::string path = testing::TempDir() + "outrider_record_warp/record.json";
+  const MonotonicClock clock;
+  Glance glance;
+  Signal changed;
+  auto record = Record::start({path, &glance, &changed, &clock, [] {
+                                 return LeadName{kDigest, 1};
+                               }});
+  ASSERT_TRUE(record) << record.error().text;
+  const auto read = [&] {
+    std::ifstream in(path);
+    std::string text;
+    std::getline(in, text);
+    return read_record(text, here(clock));
+  };
+  EXPECT_EQ(read().warp_route, "");
+  record.value()->note_warp("staged", "fake \"granted\" none\n");
+  for (int i = 0; i < 500 && read().warp_route.empty(); ++i) usleep(1000);
+  EXPECT_EQ(read().warp_route, "staged");
+  EXPECT_EQ(read().warp_reason, "fake \"granted\" none?");
+  EXPECT_EQ(read().state, "joining");
+  // Half of it, or another word, is no record.
+  for (const auto& over : {std::map<std::string, std::string>{{"warp_route", "\"direct\""}},
+                           {{"warp_reason", "\"x\""}},
+                           {{"warp_route", "\"fast\""}, {"warp_reason", "\"x\""}},
+                           {{"warp_route", "1"}, {"warp_reason", "\"x\""}}})
+    EXPECT_EQ(read_record(text_of(over), place()).state, "unavailable");
+  EXPECT_EQ(read_record(text_of({{"warp_route", "\"direct\""}, {"warp_reason", "\"\""}}), place())
+                .warp_route,
+            "direct");
+}
+
+TEST(TandemRecord, R38_the_record_of_an_older_name_is_neither_written_nor_read) {
+  for (const char* folder : {"src", "cli", "packaging", "include"})
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(
+             std::filesystem::path(OUTRIDER_SOURCE_DIR) / folder)) {
+      if (!entry.is_regular_file()) continue;
+      std::ifstream in(entry.path());
+      std::stringstream text;
+      text << in.rdbuf();
+      EXPECT_EQ(text.str().find("JetlinkRuntime"), std::string::npos) << entry.path();
+    }
+}
+
+TEST(TandemRecord, the_name_of_a_lead_comes_from_identity_and_manifest) {
+  const std::string identity = "frt-runtime-identity-v1\nprovider=x\nweights_sha256=" + kDigest;
+  const struct {
+    std::string identity;
+    const char* manifest;
+    std::string sha256;
+    int64_t bytes;
+  } cases[] = {{identity + "\nk=v\n", R"({"weights_bytes":766})", kDigest, 766},
+               {identity + "\n", nullptr, kDigest, 0},
+               {identity + "\n", "{", kDigest, 0},
+               {identity + "\n", R"({"weights_bytes":-1})", kDigest, 0},
+               {identity + "\n", R"({"weights_bytes":"766"})", kDigest, 0},
+               {identity + "\n", R"([766])", kDigest, 0},
+               {"frt-runtime-identity-v1\nweights_sha256=abc\n", R"({"weights_bytes":5})", "", 5},
+               {"", "", "", 0}};
+  for (const auto& c : cases) {
+    frt_runtime_export_v1 exp{};
+    exp.identity = c.identity.c_str();
+    exp.manifest_json = c.manifest;
+    const LeadName name = lead_name_of(exp);
+    EXPECT_EQ(name.sha256, c.sha256);
+    EXPECT_EQ(name.bytes, c.bytes) << (c.manifest != nullptr ? c.manifest : "");
+  }
 }
 
 }  // namespace

@@ -273,6 +273,56 @@ TEST(TandemRunner, hold_statistics_are_exact) {
   EXPECT_LE(ticks, 5);
 }
 
+TEST(TandemRunner, a_lead_that_took_over_lately_is_said_to_be_proving) {
+  Sim sim(3);
+  int64_t c[OUTRIDER_TANDEM_COUNT];
+  int64_t proving = 0;
+  for (int i = 0; i < 100; ++i) {
+    sim.tick();
+    sim.runner->read_counters(c);
+    const int64_t led = sim.runner->state().led_ticks;
+    const bool wanted = sim.runner->state().leader == Leader::kLead && led <= 20;
+    ASSERT_EQ(c[OUTRIDER_TANDEM_PROVING], wanted ? 1 : 0) << i;
+    proving += wanted;
+  }
+  EXPECT_EQ(proving, 20);
+}
+
+// The device of the lead left and came back: the wait for the next attempt ends with the next tick,
+// once in a streak.
+TEST(TandemRunner, a_replug_that_is_reported_ends_one_wait) {
+  Sim sim(3);
+  sim.settle();
+  sim.lead->die();
+  sim.tick();
+  for (int i = 0; i < 3; ++i) sim.tick();
+  ASSERT_EQ(sim.runner->state().phase, Phase::kRetrying);
+  const int64_t connects = sim.runner->state().counts.connects;
+  sim.runner->replugged();
+  sim.tick();
+  EXPECT_EQ(sim.runner->state().counts.connects, connects + 1);
+  for (int i = 0; i < 3; ++i) sim.tick();  // that one failed: the next replug waits
+  sim.runner->replugged();
+  sim.tick();
+  EXPECT_EQ(sim.runner->state().counts.connects, connects + 1);
+}
+
+TEST(TandemRunner, a_tick_beyond_its_period_is_kept_with_its_parts_for_a_cold_thread) {
+  Sim sim(3);
+  SlowTick slow;
+  sim.run(10, true);
+  EXPECT_FALSE(sim.runner->take_slow(slow));
+  sim.standby.now.took_ns = 61 * kSimMs;
+  sim.tick(true);
+  ASSERT_TRUE(sim.runner->take_slow(slow));
+  EXPECT_EQ(slow.tick, 11);
+  EXPECT_EQ(slow.took_ns, 61 * kSimMs);
+  EXPECT_EQ(slow.standby_ns, 61 * kSimMs);
+  EXPECT_EQ(slow.lead_ns, 0);
+  EXPECT_EQ(slow.leader, Leader::kStandby);
+  EXPECT_FALSE(sim.runner->take_slow(slow)) << "told once";
+}
+
 TEST(TandemRunner, counters_fit_what_happened) {
   Sim sim(1);
   sim.run(300);

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "abi/builder.h"
@@ -27,7 +29,8 @@ class Scripted {
     bool throws = false;
     int reset_code = 0;
     int alive = 1;
-    int64_t sleep_us = 0;  // in real time
+    int64_t sleep_us = 0;                   // in real time
+    std::function<void(int64_t ns)> spend;  // how a run takes its time; empty: the clock moves
   };
   struct Options {
     float who = 1;
@@ -53,6 +56,7 @@ class Scripted {
   }
 
   Behaviour now;
+  std::atomic<uint64_t> generation{0};  // of the far end
   int64_t n_runs = 0, n_resets = 0, n_inputs = 0, n_pings = 0;
   std::vector<float> seen;  // state[0] of every run
 
@@ -81,7 +85,10 @@ class Scripted {
   }
   static int run(void* self) {
     Scripted& s = of(self);
-    if (s.clock_ != nullptr) s.clock_->advance_ns(s.now.took_ns);
+    if (s.now.spend)
+      s.now.spend(s.now.took_ns);
+    else if (s.clock_ != nullptr)
+      s.clock_->advance_ns(s.now.took_ns);
     if (s.now.sleep_us > 0) usleep(static_cast<useconds_t>(s.now.sleep_us));
     if (s.now.throws) throw 1;
     if (s.now.code != 0) return s.now.code;
@@ -100,6 +107,7 @@ class Scripted {
     ++of(self).n_pings;
     return of(self).now.alive;
   }
+  static uint64_t read_generation(void* self) { return of(self).generation; }
   static int run_opaque(void* self, uint32_t ref) {
     return ref == kResetRef ? reset(self) : run(self);
   }
@@ -134,7 +142,7 @@ class Scripted {
             0);
       ASSERT_EQ(frt_runtime_builder_set_generic_stage_runner(b, this, &run_opaque), 0);
     }
-    liveness_ = {1, sizeof liveness_, this, &alive};
+    liveness_ = {1, sizeof liveness_, this, &alive, &read_generation};
     const frt_model_runtime_verbs verbs = {sizeof verbs, 0,    &set_input, &get_output,
                                            nullptr,      &run, &last_error};
     std::vector<abi::ExtensionTable> tables;

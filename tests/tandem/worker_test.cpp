@@ -169,6 +169,28 @@ TEST(TandemWorker, a_lead_with_a_reset_stage_follows_without_being_reset_in_betw
   pair.worker.reset();
 }
 
+// FC-36: the cable is out and in again between two ticks, and no verb fails. Who is there now
+// starts from zero: it is no lead before it has seen the last ticks.
+TEST(TandemWorker, FC36_a_lead_whose_link_came_back_by_itself_is_warmed_again) {
+  Pair pair(quick(), 0, {.who = 2, .liveness = true});
+  ASSERT_TRUE(pair.until(Leader::kLead));
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(pair.tick(false), 0);
+  const int64_t losses = pair.runner->state().counts.losses;
+  pair.lead.generation = 1;
+  ASSERT_EQ(pair.tick(false), 0);
+  EXPECT_EQ(pair.runner->state().leader, Leader::kStandby) << "in the same tick";
+  EXPECT_EQ(pair.runner->state().counts.losses, losses + 1);
+  // And while it waits: followed from the oldest kept input again.
+  Pair guest(quick(), 0, {.who = 2, .liveness = true});
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(guest.tick(true), 0);
+  ASSERT_EQ(guest.tick(false), 0);  // follows
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(guest.tick(true), 0);
+  const int64_t before = guest.lead.n_resets;
+  guest.lead.generation = 1;
+  ASSERT_TRUE(guest.until(Leader::kLead));
+  EXPECT_EQ(guest.lead.n_resets, before + 1);
+}
+
 TEST(TandemWorker, other_ports_and_a_refused_open_are_told_in_words) {
   Pair other(quick(), 0, {.who = 2, .command_values = 6});
   for (int i = 0; i < 10; ++i) ASSERT_EQ(other.tick(false), 0);

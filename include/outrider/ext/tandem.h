@@ -1,7 +1,8 @@
-/* Extension: a runtime that is a lead and a standby. The order of the port `counters`, the numbers of
- * the port `origin`, and a table to read both without the port.
+/* Extension: a runtime that is a lead and a standby. The order of the port `counters`, the numbers
+ * of the port `origin`, and a table to read both without the port.
  *
- * query_extension(runtime, OUTRIDER_EXT_TANDEM, 1, &table). Calls belong to the thread of the verbs.
+ * query_extension(runtime, OUTRIDER_EXT_TANDEM, 1, &table). Calls belong to the thread of the
+ * verbs.
  */
 #ifndef OUTRIDER_EXT_TANDEM_H_
 #define OUTRIDER_EXT_TANDEM_H_
@@ -42,13 +43,16 @@ enum outrider_tandem_counter {
   OUTRIDER_TANDEM_DROPPED_PERIODS = 16,
   OUTRIDER_TANDEM_LATE_TICKS = 17, /* took longer than the period */
   OUTRIDER_TANDEM_WORST_TICK_NS = 18,
-  OUTRIDER_TANDEM_LAST_LEAD_NS = 19, /* of the last answer of the lead, from the start of its tick */
+  OUTRIDER_TANDEM_LAST_LEAD_NS =
+      19, /* of the last answer of the lead, from the start of its tick */
   OUTRIDER_TANDEM_WORST_LEAD_NS = 20,
   OUTRIDER_TANDEM_STANDBY_NS = 21, /* what the standby is reckoned to need */
   OUTRIDER_TANDEM_RESETS = 22,     /* of the standby's history */
-  OUTRIDER_TANDEM_PHASE = 23,      /* 0 joining 1 ready 2 leading 3 holding 4 retrying 5 unavailable */
+  OUTRIDER_TANDEM_PHASE = 23, /* 0 joining 1 ready 2 leading 3 holding 4 retrying 5 unavailable */
   OUTRIDER_TANDEM_STANDBY_FAILURES = 24,
-  OUTRIDER_TANDEM_USED = 25,
+  OUTRIDER_TANDEM_PROVING = 25, /* 1: the lead took over less than proving_ticks ago; hold off who
+                                   wants to engage */
+  OUTRIDER_TANDEM_USED = 26,
   OUTRIDER_TANDEM_COUNT = 32
 };
 
@@ -83,6 +87,13 @@ typedef struct outrider_tandem_v1 {
   const char* (*reason_name)(int64_t reason);
   /* Why the lead failed last: one line, "" when it never did. Valid until the next call. */
   const char* (*lead_error)(void* self);
+  /* Absent where struct_size ends before them.
+   * [any], any thread: the lead's device left and came back. The next tick ends the wait for the
+   * next attempt, once in a streak of failures. */
+  void (*replugged)(void* self);
+  /* [setup], any thread: how the camera warp's output reaches the link (docs/design/memory.md), for
+   * the status record: "direct" or "staged", and why, at most 160 bytes. 0, or FRT_ERR_INVALID. */
+  int (*note_warp)(void* self, const char* route, const char* reason);
 } outrider_tandem_v1;
 
 #endif

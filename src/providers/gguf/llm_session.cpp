@@ -313,7 +313,8 @@ std::string LlmSession::describe() const {
       "{\"family\":\"llm\",\"architecture\":\"%s\",\"numerics\":\"%s\",\"precision\":\"%s\","
       "\"kernel_table\":\"%s\",\"threads\":%d,\"threads_note\":\"%s\",\"plan\":\"%s\","
       "\"n_ctx\":%lld,\"trained_context\":%lld,\"max_tokens\":%lld,\"seed\":%u,"
-      "\"vocabulary\":%lld,\"max_prompt_bytes\":%zu,\"adds_bos\":%s,\"packed_bytes\":%lld,"
+      "\"vocabulary\":%lld,\"max_prompt_bytes\":%zu,\"adds_bos\":%s,\"weights_bytes\":%zu,\"packed_"
+      "bytes\":%lld,"
       "\"resident_bytes\":%lld,\"state_bytes\":%lld,\"kv_bytes\":%lld,\"warmed_up\":true,"
       "\"reuse\":\"%s\",\"digests\":\"%s\"}",
       llm_arch_name(c.arch), choice_name(config_.numerics), precision_name(precision_),
@@ -321,7 +322,7 @@ std::string LlmSession::describe() const {
       config_.staged ? "staged" : "infer", static_cast<long long>(config_.context()),
       static_cast<long long>(c.trained_context), static_cast<long long>(config_.budget()),
       sampler_->seed(), static_cast<long long>(files_->n_ids()), max_prompt_bytes(),
-      files_->tokenizer.add_bos() ? "true" : "false",
+      files_->tokenizer.add_bos() ? "true" : "false", files_->file.file().size(),
       static_cast<long long>(run_->model().packed_bytes()),
       static_cast<long long>(run_->model().resident_bytes()),
       static_cast<long long>(run_->state_bytes()), static_cast<long long>(run_->kv_bytes()),

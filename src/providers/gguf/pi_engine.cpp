@@ -171,7 +171,8 @@ std::string PiEngine::describe() const {
       "\"family\":\"%s\",\"numerics\":\"%s\",\"precision\":\"%s\",\"kernel_table\":\"%s\","
       "\"threads\":%d,\"threads_note\":\"%s\",\"pin_threads\":\"%s\",\"rt_priority\":%lld,\"num_"
       "steps\":%lld,\"noise_seed\":%lld,"
-      "\"rope_bf16\":%s,\"image_size\":%lld,\"max_text_tokens\":%lld,\"packed_bytes\":%lld,"
+      "\"rope_bf16\":%s,\"image_size\":%lld,\"max_text_tokens\":%lld,\"weights_bytes\":%llu,"
+      "\"packed_bytes\":%lld,"
       "\"state_bytes\":%lld,\"warmed_up\":true,\"reuse\":\"%s\",\"cache\":\"%s\",\"digests\":\"%"
       "s\"",
       pi_family_name(c.family), choice_name(config_.numerics), precision_name(options_.precision),
@@ -179,7 +180,7 @@ std::string PiEngine::describe() const {
       config_.pin_threads ? "on" : "off", static_cast<long long>(config_.rt_priority),
       static_cast<long long>(c.n_denoise_steps), static_cast<long long>(config_.noise_seed),
       options_.numerics.rope_bf16 ? "true" : "false", static_cast<long long>(c.vision.image_size),
-      static_cast<long long>(kMaxTextTokens),
+      static_cast<long long>(kMaxTextTokens), static_cast<unsigned long long>(files_->policy_bytes),
       static_cast<long long>(run_->model().resident_bytes()),
       static_cast<long long>(run_->state_bytes()), config_.reuse ? "on" : "off",
       cache_text().c_str(), files_->digests_remembered ? "remembered" : "computed");

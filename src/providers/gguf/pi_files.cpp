@@ -45,6 +45,7 @@ Result<void> digest(PiFiles& files, const std::string& cache_dir) {
     if (!one) return one.error();
     files.digests_remembered = files.digests_remembered && one.value().remembered;
     files.settled = files.settled && one.value().settled;
+    if (all.empty() || !files.policy) files.policy_bytes += file->size();
     all.push_back(one.value().sha256);
   }
   files.policy_sha256 = all[0];

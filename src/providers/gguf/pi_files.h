@@ -24,6 +24,7 @@ struct PiFiles {
   // The robot that this policy drives; without it the plain face is the only one.
   std::optional<PolicyDescription> robot;
   std::optional<ActionTokens> action_tokens;  // PI0-FAST
+  uint64_t policy_bytes = 0;                  // of what policy_sha256 is the digest of
   std::string policy_sha256, vision_sha256;   // vision_sha256 "": it lies in the same files
   std::string robot_sha256;                   // of the description and the tokenizer
   std::string weights_path, tokenizer_path;

@@ -94,6 +94,10 @@ int run_stage(void* self, uint32_t executor_ref) {
 int alive(void* self) {
   return device_of(self).connected() ? 1 : 0;
 }
+uint64_t generation(void* self) {
+  return static_cast<uint64_t>(
+      device_of(self).counters().reconnects.load(std::memory_order_acquire));
+}
 int history_reset(void* self) {
   return to_abi(device_of(self).reset());
 }
@@ -175,7 +179,7 @@ Result<frt_model_runtime_v1*> publish_jetlink_runtime(std::unique_ptr<Device> de
   published->send_receive = config.send_receive;
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
-  published->liveness = {1, sizeof(outrider_liveness_v1), published.get(), alive};
+  published->liveness = {1, sizeof(outrider_liveness_v1), published.get(), alive, generation};
   published->history = {1, sizeof(outrider_history_v1), published.get(), history_reset};
   const Device& at = *published->device;
   published->description =

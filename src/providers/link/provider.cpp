@@ -91,6 +91,10 @@ int run_opaque(void* self, uint32_t executor_ref) {
 int alive(void* self) {
   return device_of(self).connected() ? 1 : 0;
 }
+uint64_t generation(void* self) {
+  return static_cast<uint64_t>(
+      device_of(self).counters().reconnects.load(std::memory_order_acquire));
+}
 
 // ---- borrow extension ---------------------------------------------------------------------------
 
@@ -260,7 +264,7 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
   published->send_receive = config.send_receive;
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
-  published->liveness = {1, sizeof(outrider_liveness_v1), published.get(), alive};
+  published->liveness = {1, sizeof(outrider_liveness_v1), published.get(), alive, generation};
   published->borrow = {1,        sizeof(outrider_borrow_v1), published.get(), lend_input, is_free,
                        wait_free};
   const link::wire::OpenReply& from = published->device->runtime();

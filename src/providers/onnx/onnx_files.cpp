@@ -67,6 +67,7 @@ Result<std::shared_ptr<const OnnxFile>> load(const MappedFile& mapped,
   auto digest = sha256_hex(mapped.bytes());
   if (!digest) return digest.error();
   file->sha256 = digest.value();
+  file->n_bytes = mapped.bytes().size();
   std::string digests;
   for (const std::string& path : model.value().external_files) {
     auto external = MappedFile::open(path.c_str());

@@ -15,6 +15,7 @@ struct OnnxFile {
   std::shared_ptr<const onnx::Plan> plan;
   std::string sha256;           // of the model file
   std::string external_sha256;  // over the digests of its external data; "": it has none
+  uint64_t n_bytes = 0;         // of the model file
   int64_t opset = 0, n_parameters = 0;
   std::string producer;
   // What the file and the plan say about themselves: for driving graphs.

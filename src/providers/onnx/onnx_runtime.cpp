@@ -374,10 +374,11 @@ std::string OnnxRuntime::describe() const {
   std::snprintf(
       numbers, sizeof numbers,
       "\"opset\":%lld,\"parameters\":%lld,\"steps\":%zu,\"gflop\":%.9g,\"arena_bytes\":%zu,"
-      "\"constant_bytes\":%zu,\"threads\":%d,\"history\":%lld",
+      "\"constant_bytes\":%zu,\"weights_bytes\":%llu,\"threads\":%d,\"history\":%lld",
       static_cast<long long>(file_->opset), static_cast<long long>(file_->n_parameters),
       plan.n_steps(), plan.flop() * 1e-9, plan.arena_bytes(), plan.constant_bytes(),
-      engine_.n_threads, static_cast<long long>(config_.history));
+      static_cast<unsigned long long>(file_->n_bytes), engine_.n_threads,
+      static_cast<long long>(config_.history));
   const char* precision = onnx_precision(config_) == Precision::kBf16   ? "bf16"
                           : onnx_precision(config_) == Precision::kInt8 ? "int8"
                                                                         : "f32";

@@ -2,6 +2,7 @@
 
 #include "abi/guard.h"
 #include "abi/provider.h"
+#include "outrider/ext/history.h"
 
 namespace outrider {
 namespace {
@@ -11,6 +12,7 @@ struct Published {
   std::unique_ptr<OnnxRuntime> runtime;
   std::string description;
   outrider_status_v1 status{};
+  outrider_history_v1 history{};
 };
 
 OnnxRuntime& runtime_of(void* self) {
@@ -18,6 +20,13 @@ OnnxRuntime& runtime_of(void* self) {
 }
 
 using Verbs = abi::ModelVerbs<runtime_of>;
+
+// ---- history extension, of graphs that keep something from run to run
+// ----------------------------
+
+int history_reset(void* self) {
+  return to_abi(runtime_of(self).run_stage(OnnxRuntime::kResetRef));
+}
 
 // ---- status extension ---------------------------------------------------------------------------
 
@@ -120,8 +129,12 @@ Result<frt_model_runtime_v1*> publish_onnx_runtime(std::unique_ptr<OnnxRuntime> 
   if (!describe(builder.get(), *published))
     return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
                       abi::builder_error(builder.get()));
-  const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status}};
-  return abi::publish(builder, std::move(published), Verbs::kTable, extensions);
+  published->history = {1, sizeof(outrider_history_v1), published.get(), history_reset};
+  const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status},
+                                            {OUTRIDER_EXT_HISTORY, 1, &published->history}};
+  const size_t offered = published->runtime->stateful() ? 2 : 1;
+  return abi::publish(builder, std::move(published), Verbs::kTable,
+                      std::span(extensions).first(offered));
 }
 
 }  // namespace outrider

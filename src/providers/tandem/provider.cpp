@@ -54,7 +54,8 @@ constexpr const char* kCounterNames[OUTRIDER_TANDEM_USED] = {
     "handovers",     "takeovers",       "handbacks",        "losses",        "connects",
     "stale_answers", "late_answers",    "repeated_answers", "forecasts",     "shadows",
     "covered",       "dropped_periods", "late_ticks",       "worst_tick_ns", "last_lead_ns",
-    "worst_lead_ns", "standby_ns",      "resets",           "phase",         "standby_failures"};
+    "worst_lead_ns", "standby_ns",      "resets",           "phase",         "standby_failures",
+    "proving"};
 
 const char* counter_name(uint64_t index) {
   return index < OUTRIDER_TANDEM_USED ? kCounterNames[index] : nullptr;
@@ -78,6 +79,12 @@ void read_origin(void* self, int64_t out[OUTRIDER_ORIGIN_COUNT]) {
 }
 void read_counters(void* self, int64_t out[OUTRIDER_TANDEM_COUNT]) {
   of(self).runner().read_counters(*reinterpret_cast<int64_t(*)[OUTRIDER_TANDEM_COUNT]>(out));
+}
+void replugged(void* self) {
+  of(self).runner().replugged();
+}
+int note_warp(void* self, const char* route, const char* reason) {
+  return self == nullptr ? FRT_ERR_INVALID : of(self).note_warp(route, reason);
 }
 const char* lead_error(void* self) {
   return of(self).lead_error();
@@ -152,7 +159,9 @@ Result<frt_model_runtime_v1*> publish(std::unique_ptr<TandemRuntime> runtime) {
                    &counter_name,
                    &phase_words,
                    &reason_words,
-                   &lead_error};
+                   &lead_error,
+                   &replugged,
+                   &note_warp};
   abi::MetadataBuilder builder;
   if (builder.get() == nullptr) return make_error(Code::kNoMemory, "tandem: out of memory");
   add_identity(builder.get(), *owned->runtime);

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/log.h"
+
 namespace outrider::tandem {
 namespace {
 
@@ -35,8 +37,8 @@ Result<std::unique_ptr<TandemRuntime>> TandemRuntime::open(const TandemConfig& c
 
 TandemRuntime::~TandemRuntime() {
   record_.reset();
+  worker_.reset();  // its thread looks at the runner
   runner_.reset();
-  worker_.reset();
 }
 
 // Everything a tick needs is taken here.
@@ -70,16 +72,18 @@ Result<void> TandemRuntime::prepare() {
   lead_library_ = std::move(library.value());
   worker_ = std::make_unique<Worker>(
       Worker::Parts{[this] { return open_side(lead_side_, clock_); }, &rt, &ports_, ring_.get(),
-                    &clock_, config_.agree_distance, compares ? config_.limits.period_ns : 0},
+                    &clock_, config_.agree_distance, compares ? config_.limits.period_ns : 0,
+                    [this] { tell_slow(); }},
       arena_);
   runner_ = std::make_unique<Runner>(
       Runner::Parts{config_.limits, &ports_, standby_.get(), history.value(), worker_.get(),
                     ring_.get(), &clock_, &changed_},
       arena_);
+  shown_runner_.store(runner_.get(), std::memory_order_release);
   arena_.seal();
   if (!config_.record_path.empty()) {
     auto record = Record::start({config_.record_path, &runner_->glance(), &changed_, &clock_,
-                                 [this] { return worker_->lead_identity(); }});
+                                 [this] { return worker_->lead_name(); }});
     if (!record) return record.error();
     record_ = std::move(record.value());
   }
@@ -220,9 +224,54 @@ const char* TandemRuntime::last_error() noexcept {
   return error_;
 }
 
+// A whole tick beyond its period is one line of the log with its parts, at most one a second.
+// Control thread: the tick itself formats nothing.
+void TandemRuntime::tell_slow() noexcept {
+  constexpr int64_t kEveryNs = 1000000000;
+  Runner* runner = shown_runner_.load(std::memory_order_acquire);
+  SlowTick slow;
+  if (runner == nullptr || !runner->take_slow(slow)) return;
+  const int64_t now_ns = clock_.now_ns();
+  if (slow_told_ns_ != INT64_MIN && now_ns - slow_told_ns_ < kEveryNs) {
+    ++slow_untold_;
+    return;
+  }
+  const auto ms = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
+  log_line(LogLevel::kWarn,
+           "tandem: tick %" PRId64
+           " took %.1f ms of %.1f: %.1f waiting for the lead, %.1f in the "
+           "standby; %s%s; %" PRId64 " more since the last line",
+           slow.tick, ms(slow.took_ns), ms(config_.limits.period_ns), ms(slow.lead_ns),
+           ms(slow.standby_ns), leader_name(slow.leader), slow.held ? ", held" : "", slow_untold_);
+  slow_told_ns_ = now_ns;
+  slow_untold_ = 0;
+}
+
+int TandemRuntime::note_warp(const char* route, const char* reason) noexcept {
+  constexpr size_t kMostBytes = 160;
+  if (route == nullptr || reason == nullptr ||
+      (std::strcmp(route, "direct") != 0 && std::strcmp(route, "staged") != 0) ||
+      std::strlen(reason) > kMostBytes)
+    return FRT_ERR_INVALID;
+  try {
+    if (record_ != nullptr) record_->note_warp(route, reason);
+  } catch (...) {
+    return FRT_ERR_STORAGE;
+  }
+  return FRT_OK;
+}
+
 const char* TandemRuntime::lead_error() noexcept {
   const Error failure = worker_->last_failure();
-  std::snprintf(lead_error_, sizeof lead_error_, "%s", failure.text);
+  constexpr int64_t kBlameTheCable = 2;
+  int64_t numbers[OUTRIDER_TANDEM_COUNT];
+  runner_->read_counters(numbers);
+  const int64_t losses = numbers[OUTRIDER_TANDEM_LOSSES];
+  if (lead_side_.family == "remote" && losses >= kBlameTheCable)
+    std::snprintf(lead_error_, sizeof lead_error_, "%.*s; lost %" PRId64 " times: check the cable",
+                  static_cast<int>(sizeof lead_error_) - 64, failure.text, losses);
+  else
+    std::snprintf(lead_error_, sizeof lead_error_, "%s", failure.text);
   return lead_error_;
 }
 

@@ -38,12 +38,14 @@ class TandemRuntime {
 
   Runner& runner() { return *runner_; }
   const char* lead_error() noexcept;
+  int note_warp(const char* route, const char* reason) noexcept;
   std::string description() const;
 
  private:
   TandemRuntime() = default;
   Result<void> prepare();
   Result<void> await_lead();
+  void tell_slow() noexcept;
   int refuse(int code, const char* text, uint64_t number = 0) noexcept;
   template <size_t n>
   int copy_numbers(const int64_t (&numbers)[n], void* out, uint64_t capacity,
@@ -64,6 +66,7 @@ class TandemRuntime {
   std::unique_ptr<Worker> worker_;
   Signal changed_;
   std::unique_ptr<Runner> runner_;
+  std::atomic<Runner*> shown_runner_{nullptr};  // to the control thread, which is there earlier
   std::unique_ptr<Record> record_;
 
   struct {
@@ -71,6 +74,7 @@ class TandemRuntime {
     const char* text = nullptr;  // a literal; nullptr: the runner's failure
     uint64_t number = 0;
   } refusal_;
+  int64_t slow_told_ns_ = INT64_MIN, slow_untold_ = 0;  // control thread
   char error_[Error::kTextBytes] = {};
   char lead_error_[Error::kTextBytes] = {};
 };
