@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/fnv.h"
 
@@ -141,6 +142,7 @@ class SimSource final : public ModelSource {
  public:
   explicit SimSource(World& world) : world_(&world) {}
   Result<std::unique_ptr<Runtime>> open() override {
+    if (world_->make_runtime) return world_->make_runtime();
     return std::unique_ptr<Runtime>(std::make_unique<SimRuntime>(*world_));
   }
 
@@ -229,6 +231,7 @@ void World::put(sim::Connection& c, int from, std::vector<std::byte> bytes) {
     at += n;
     if (w.silent) continue;  // gone
     int64_t arrive = now_ns + w.delay_ns;
+    if (from == 1) arrive += std::exchange(work_ns, 0);
     if (w.jitter_ns > 0)
       arrive += static_cast<int64_t>(draw.below(static_cast<uint64_t>(w.jitter_ns)));
     arrive = std::max(arrive, pipe.last_at_ns);  // in order
@@ -331,7 +334,6 @@ int64_t World::next_event() const {
   return next;
 }
 
-// One thing happens. False: nothing does before the deadline, which it is now.
 bool World::step(int64_t deadline_ns) {
   if (pump_host()) return true;
   constexpr int64_t kTickNs = 100 * kMs;
@@ -348,11 +350,18 @@ bool World::step(int64_t deadline_ns) {
   if (on_event) on_event();
   const int64_t next = std::min(next_event(), next_tick_ns_);
   if (next >= deadline_ns) {
-    now_ns = std::max(now_ns, deadline_ns);
-    return false;
+    pass_to(std::max(now_ns, deadline_ns));
+    return now_ns < deadline_ns;  // something else happened before
   }
-  now_ns = next;
+  pass_to(next);
   return true;
+}
+
+void World::pass_to(int64_t at_ns) {
+  if (on_time)
+    on_time(at_ns);
+  else
+    now_ns = at_ns;
 }
 
 void World::run_until(int64_t at_ns) {

@@ -101,6 +101,8 @@ struct World final : Dialer {
   Result<std::unique_ptr<Device>> open_device(DeviceConfig config = {});
   // Lets time pass; the host works meanwhile.
   void run_until(int64_t at_ns);
+  // One thing happens. False: nothing did before the deadline, which it is now.
+  bool step(int64_t deadline_ns);
 
   // ---- the host's side
   // ---------------------------------------------------------------------------
@@ -112,6 +114,11 @@ struct World final : Dialer {
   uint16_t host_newest = wire::kVersion;
   uint64_t host_features = wire::kFeatures;
   uint32_t max_instances = 1;
+  // What is served; empty: SimRuntime.
+  std::function<std::unique_ptr<Runtime>()> make_runtime;
+  // A run that is made in no time adds here what it should have taken: the reply comes that much
+  // later.
+  int64_t work_ns = 0;
 
   int64_t now_ns = 100 * kSecond;
   SimClock device_clock{now_ns}, host_clock{now_ns};
@@ -123,6 +130,9 @@ struct World final : Dialer {
   int n_runtimes = 0, n_transports = 0;
   ServerCounters counters;
   std::function<void()> on_event;  // after every step of time
+  // Time passes by this; empty: it simply does. Others may act until it returns, also stop or start
+  // the host, cut and mend; then it may return before `at_ns`.
+  std::function<void(int64_t at_ns)> on_time;
 
   // Used by the transports.
   Moved send(Connection& c, int from, std::span<const Piece> pieces, int64_t deadline_ns);
@@ -132,7 +142,7 @@ struct World final : Dialer {
  private:
   class End;
   Result<std::unique_ptr<Transport>> dial(int64_t deadline_ns) override;
-  bool step(int64_t deadline_ns);
+  void pass_to(int64_t at_ns);
   bool pump_host();
   int64_t next_event() const;
   void put(Connection& c, int from, std::vector<std::byte> bytes);
