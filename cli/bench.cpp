@@ -9,9 +9,8 @@
 namespace outrider::cli {
 namespace {
 
-void sleep_until_ns(int64_t at_ns) {
-  timespec when = {at_ns / 1000000000, at_ns % 1000000000};
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr) == EINTR) {
+void rest_until_ns(int64_t at_ns) {
+  while (!sleep_until_ns(at_ns)) {
   }
 }
 
@@ -48,7 +47,7 @@ Result<void> run_ticks(Bench& bench, const BenchOptions& options, Measurement& m
   m.samples.reserve(static_cast<size_t>(options.n_ticks));
   for (int64_t i = 0; i < options.n_ticks; ++i) {
     const int64_t due_ns = period_ns > 0 ? begin_ns + i * period_ns : clock.now_ns();
-    if (period_ns > 0) sleep_until_ns(due_ns);
+    if (period_ns > 0) rest_until_ns(due_ns);
     Sample sample;
     const int64_t start_ns = clock.now_ns();
     sample.intended_ms = since_ms(due_ns);
@@ -92,7 +91,7 @@ Result<Measurement> measure(Session& session, const Request& request, const Benc
   }
   OUTRIDER_TRY(run_ticks(bench, options, m, out));
   if (options.idle_s > 0) {
-    sleep_until_ns(MonotonicClock().now_ns() + static_cast<int64_t>(options.idle_s * 1e9));
+    rest_until_ns(MonotonicClock().now_ns() + static_cast<int64_t>(options.idle_s * 1e9));
     auto times = bench.tick(m);
     if (!times) return times.error();
     m.after_idle_ms = times.value().total_ms;

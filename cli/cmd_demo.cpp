@@ -1,10 +1,8 @@
 // outrider demo: no arguments, no downloads. A robot loop at 20 Hz over a drawn scene, a small
 // model on board, a big one in a process of its own behind a cable that is cut three times.
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <memory>
 
@@ -39,13 +37,6 @@ constexpr int kSnapshots = 10;
 volatile std::sig_atomic_t g_stop = 0;
 void on_interrupt(int) {
   g_stop = 1;
-}
-
-void sleep_until_ns(int64_t at_ns) {
-  timespec when = {at_ns / 1000000000, at_ns % 1000000000};
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr) == EINTR &&
-         g_stop == 0) {
-  }
 }
 
 Request picture(const Scene& scene, double time_s) {
@@ -136,7 +127,8 @@ Result<DemoRun> run_loop(Session& session, const Scene& scene, int64_t n_ticks, 
     const double time_s = static_cast<double>(i) / kRateHz;
     const Request request = picture(scene, time_s);
     const int64_t due_ns = begin_ns + i * period_ns;
-    sleep_until_ns(due_ns);
+    while (!sleep_until_ns(due_ns) && g_stop == 0) {
+    }
     cuts.at(time_s, demo.cuts);
     const int64_t start_ns = clock.now_ns();
     OUTRIDER_TRY(session.set_input("engaged", &nobody, 1));
@@ -236,7 +228,8 @@ Result<World> make_world(const std::string& folder, Output& out) {
                 to_json_text(remote, -1),
                 "",
                 kRateHz,
-                {{"retry_quick_ms", "300"}}};
+                // Held 6 ms before the next tick, not 4: as much is left for a late wake-up.
+                {{"retry_quick_ms", "300"}, {"hold_ms", "44"}}};
   return world;
 }
 
@@ -262,6 +255,7 @@ int run(Context& context) {
                   "one behind a cable",
                   kPictureSide, kRateHz);
 
+  const LoopGrants grants = take_loop_grants();
   const Scene scene(kPictureSide, kPictureSide);
   const auto n_ticks =
       std::max<int64_t>(1, static_cast<int64_t>(context.args.real("--seconds") * kRateHz + 0.5));
@@ -272,6 +266,7 @@ int run(Context& context) {
   const frt_runtime_port_desc* actions = session.value().find("actions");
   if (actions->rank == 2) demo.value().action_dim = actions->shape[1];
   Report report = demo_report(demo.value());
+  report["grants"] = grants_report(grants);
   report["open_ms"] = static_cast<double>(session.value().open_ns()) * 1e-6;
   report["machine"] = machine_report(this_machine());
   auto html = demo_page(demo.value(), report, scene);

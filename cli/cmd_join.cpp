@@ -91,6 +91,7 @@ int run(Context& context) {
   auto session = open_tandem(temporary.value().path(), wish);
   if (!session) return context.fail(session.error());
 
+  const LoopGrants grants = take_loop_grants();
   Request request = sample_request(standby.value(), 0);
   fit_pictures(request, session.value());
   const auto n_ticks =
@@ -105,6 +106,7 @@ int run(Context& context) {
       });
   if (!loop) return context.fail(loop.error());
   Report report = tandem_report(loop.value(), session.value());
+  report["grants"] = grants_report(grants);
   print_summary(report, context.out);
   const bool never = loop.value().counters[OUTRIDER_TANDEM_BY_LEAD] == 0;
   const std::string& why = loop.value().lead_error;

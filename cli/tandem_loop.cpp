@@ -1,14 +1,13 @@
 #include "cli/tandem_loop.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 
 #include "base/clock.h"
 #include "base/output_file.h"
 #include "host/provider_path.h"
+#include "loop/realtime.h"
 
 namespace outrider::cli {
 namespace {
@@ -16,12 +15,6 @@ namespace {
 const outrider_tandem_v1* table_of(const Session& session) {
   return static_cast<const outrider_tandem_v1*>(
       outrider_extension(session.handle(), OUTRIDER_EXT_TANDEM, 1));
-}
-
-void sleep_until_ns(int64_t at_ns) {
-  const timespec when = {at_ns / 1000000000, at_ns % 1000000000};
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr) == EINTR) {
-  }
 }
 
 // The number as JSON would have it, or the text as a string.
@@ -73,6 +66,19 @@ Result<Session> open_tandem(const std::string& folder, const TandemWish& wish) {
   return Session::open(provider.value(), to_json_text(tandem_config(folder, wish), -1));
 }
 
+LoopGrants take_loop_grants() {
+  constexpr int kPriority = 20;  // above everything ordinary, below the kernel's own threads
+  loop::exact_timers();
+  const loop::Grant priority = loop::take_priority(kPriority), memory = loop::lock_memory();
+  std::string why = priority.why;
+  if (!memory.why.empty()) why += (why.empty() ? "" : "; ") + memory.why;
+  return {priority.given, memory.given, why};
+}
+
+Report grants_report(const LoopGrants& grants) {
+  return {{"priority", grants.priority}, {"memory", grants.memory}, {"refused", grants.why}};
+}
+
 Result<void> stage_any(Session& session, const Request& request) {
   const uint8_t nobody = 0;
   for (const frt_runtime_port_desc* port : session.ports()) {
@@ -121,7 +127,8 @@ Result<TandemRun> run_tandem(Session& session, double hz, int64_t n_ticks,
       ++run.n_skipped;
       continue;
     }
-    sleep_until_ns(due_ns);
+    while (!sleep_until_ns(due_ns)) {
+    }
     const int64_t start_ns = clock.now_ns();
     OUTRIDER_TRY(stage_any(session, request));
     tick.answered = static_cast<bool>(session.tick()) && session.output(output.value());

@@ -41,6 +41,16 @@ struct TandemRun {
   double leader_ms(int64_t leader) const;
 };
 
+// What the system grants the calling thread: SCHED_FIFO, exact timers, memory that stays. None is
+// needed; without them other programs on the machine make ticks late. Call it after the open, so
+// that no thread of the runtime inherits it. `given`: which, `why`: the refusals.
+struct LoopGrants {
+  bool priority = false, memory = false;
+  std::string why;
+};
+LoopGrants take_loop_grants();
+Report grants_report(const LoopGrants& grants);
+
 // Every tick is due at its own time; inputs are made before, as a camera would. `make_inputs` fills
 // the request for a tick; `between` (may be empty) is called after each, with its number.
 Result<TandemRun> run_tandem(Session& session, double hz, int64_t n_ticks,

@@ -7,6 +7,7 @@
 #include "cli/report/html.h"
 #include "cli/report/png.h"
 #include "cli/report/svg.h"
+#include "cli/report/timeline.h"
 
 namespace outrider::cli {
 namespace {
@@ -107,62 +108,6 @@ std::string stage_table(const Report& report) {
   return html_table({"part", "p50 ms", "p95 ms", "p99 ms", "max ms"}, rows);
 }
 
-LineChart latency_chart(const DemoRun& run) {
-  LineChart chart{"seconds", "ms", {}, 0, 1 / run.rate_hz, std::nullopt, "", true, 1040, 260};
-  Series latency{"latency from the intended start", {}, series_colour(0)};
-  for (const DemoTick& tick : run.ticks) latency.values.push_back(tick.latency_ms);
-  // The deadline is drawn only where it would not flatten everything else.
-  const double deadline_ms = 1e3 / run.rate_hz,
-               most = latency.values.empty() ? 0 : std::ranges::max(latency.values);
-  if (most > deadline_ms / 5) chart.limit = deadline_ms, chart.limit_label = "deadline";
-  chart.series.push_back(std::move(latency));
-  for (size_t s = 0; s < run.stages.size() && run.stages.size() > 1; ++s) {
-    Series series{run.stages[s], {}, series_colour(s + 1)};
-    for (const DemoTick& tick : run.ticks) series.values.push_back(tick.times.stage_ms[s]);
-    chart.series.push_back(std::move(series));
-  }
-  return chart;
-}
-
-// Who led, over the same seconds as the latency above, and where the cable was cut.
-std::string leader_band(const DemoRun& run) {
-  constexpr double kWidth = 1040, kLeft = 56, kRight = 16, kTop = 24, kHeight = 34;
-  const double end_s = static_cast<double>(std::max<size_t>(run.ticks.size(), 1)) / run.rate_hz;
-  const auto x_of = [&](double s) { return kLeft + s / end_s * (kWidth - kLeft - kRight); };
-  std::string out = fmt::format(
-      "<svg viewBox=\"0 0 {} 96\" role=\"img\" aria-label=\"leader over time\">", kWidth);
-  for (size_t i = 0; i < run.ticks.size();) {
-    size_t j = i;
-    while (j < run.ticks.size() && run.ticks[j].leader == run.ticks[i].leader &&
-           run.ticks[j].held == run.ticks[i].held)
-      ++j;
-    const DemoTick& tick = run.ticks[i];
-    const char* colour = tick.held != 0 ? "var(--bad)" : series_colour(tick.leader == 2 ? 0 : 1);
-    const char* name = tick.held != 0 ? "held" : tick.leader == 2 ? "lead" : "standby";
-    const double from = x_of(static_cast<double>(i) / run.rate_hz),
-                 to = x_of(static_cast<double>(j) / run.rate_hz);
-    out += fmt::format(
-        "<rect x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"><title>{}, {} "
-        "ticks from {:.2f} s</title></rect>",
-        from, kTop, std::max(to - from, 1.5), kHeight, colour, name, j - i,
-        static_cast<double>(i) / run.rate_hz);
-    i = j;
-  }
-  for (const DemoCut& cut : run.cuts)
-    out += fmt::format(
-        "<rect x=\"{0:.1f}\" y=\"4\" width=\"{1:.1f}\" height=\"62\" fill=\"none\" "
-        "stroke=\"var(--ink)\" stroke-dasharray=\"4 3\"/><text x=\"{0:.1f}\" y=\"18\" dx=\"4\" "
-        "font-size=\"12\" fill=\"var(--ink)\">{2}</text>",
-        x_of(cut.from_s), x_of(std::min(cut.to_s, end_s)) - x_of(cut.from_s), cut.what);
-  for (const double s : ticks_between(0, end_s, 8))
-    if (s <= end_s)
-      out += fmt::format(
-          "<text x=\"{:.1f}\" y=\"80\" text-anchor=\"middle\" font-size=\"12\" "
-          "fill=\"var(--soft)\">{:g} s</text>",
-          x_of(s), s);
-  return out + "</svg>";
-}
-
 std::string changes_table(const DemoRun& run) {
   std::vector<std::vector<Cell>> rows;
   for (const Report& change : run.changes)
@@ -201,17 +146,14 @@ Result<std::string> demo_page(const DemoRun& run, const Report& report, const Sc
                 {number(report["first_ms"]), "ms", "first tick"},
                 {fmt::format("{:.0f}", report["open_ms"].get<double>()), "ms", "to open"}});
   page.section(
-      "Latency over time",
-      fmt::format(
-          "From the moment a tick was due to the action chunk in hand; a tick has {:.0f} ms.",
-          1e3 / run.rate_hz),
-      line_chart(latency_chart(run)), true);
-  page.section("Who answered",
-               run.host.empty()
-                   ? "Blue: the lead behind the cable. Orange: the standby here. Red: "
-                     "the previous chunk once more. Dashed: what was done to the cable."
-                   : "There was no host: the standby answered every tick.",
-               leader_band(run), true);
+      "One time line",
+      fmt::format("Band: who led; {}. Below: from the moment a tick was due to the action chunk in "
+                  "hand; a tick has {:.0f} ms. Red dots: the previous chunk once more. Upright "
+                  "lines: hand-overs. Dashed: what was done to the cable.",
+                  run.host.empty() ? "blue the lead behind the cable, orange the standby here"
+                                   : "there was no host, so the standby answered every tick",
+                  1e3 / run.rate_hz),
+      timeline(run), true);
   page.section("Changes of leader", "The lead comes back when it has shown that it is in time.",
                changes_table(run));
   auto snapshots = snapshots_html(run, scene);

@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 
 namespace outrider::loop {
 namespace {
@@ -66,12 +65,6 @@ Grant take_processor(int cpu) {
 
 void exact_timers() {
   ::prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
-}
-
-bool sleep_until_ns(long long at_ns) {
-  const timespec when = {static_cast<time_t>(at_ns / 1000000000),
-                         static_cast<long>(at_ns % 1000000000)};
-  return ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr) != EINTR;
 }
 
 }  // namespace outrider::loop

@@ -21,7 +21,4 @@ Grant take_processor(int cpu);
 // [setup] Timers of this thread are not rounded for power's sake.
 void exact_timers();
 
-// [hot] Sleeps until a time of the monotonic clock. False when a signal came first.
-bool sleep_until_ns(long long at_ns);
-
 }  // namespace outrider::loop
