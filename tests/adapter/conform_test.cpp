@@ -5,8 +5,12 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
 
+#include "adapter/fence.h"
 #include "adapter/support.h"
 #include "outrider/frt_v1.h"
 
@@ -43,6 +47,58 @@ TEST(AdapterConform, R31_what_an_adapter_overrides_is_exactly_what_it_sets) {
                                            "model_warp", "coherent_warp", "history_reset"};
   EXPECT_EQ(overridden(c), wanted);
   EXPECT_TRUE(overridden(empty_adapter()).empty());
+}
+
+// What is not overridden is the stock behaviour, value for value.
+TEST(AdapterConform, R31_everything_else_is_stock) {
+  outrider_adapter_v1 c;
+  c11_adapter(&c);
+  const outrider_adapter_v1 none = empty_adapter();
+  auto theirs = Fence::make(&c), stock = Fence::make(&none);
+  ASSERT_TRUE(theirs && stock);
+  Fence &a = theirs.value(), &b = stock.value();
+  EXPECT_EQ(a.params_dir(), b.params_dir());
+  EXPECT_EQ(a.accelerator_present(), b.accelerator_present());
+  const auto camera = a.camera(), stock_camera = b.camera();
+  ASSERT_TRUE(camera && stock_camera);
+  EXPECT_EQ(std::memcmp(&*camera, &*stock_camera, sizeof *camera), 0);
+  EXPECT_EQ(a.warp_path(*camera), b.warp_path(*camera));
+  ASSERT_TRUE(a.model_face() && b.model_face());
+  EXPECT_EQ(a.model_face()->frame_bytes, b.model_face()->frame_bytes);
+  EXPECT_EQ(a.model_face()->desire_len, 8u);
+  EXPECT_EQ(a.frame_drop_ratio(), b.frame_drop_ratio());
+  EXPECT_EQ(a.request_shutdown("x"), b.request_shutdown("x"));
+  EXPECT_EQ(a.shutdown_pending(), b.shutdown_pending());
+  EXPECT_EQ(a.status(), b.status());
+  EXPECT_EQ(a.reason(), b.reason());
+}
+
+// The hold point and every other limit come from the tandem's one table; an adapter cannot say
+// another one, and nothing else in the runtime writes one.
+TEST(AdapterConform, R30_an_adapter_has_no_setting_of_hold_points) {
+  const auto text_of = [](const std::filesystem::path& path) {
+    std::ifstream in(path);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  };
+  const std::filesystem::path root(OUTRIDER_SOURCE_DIR);
+  const std::string header = text_of(root / "include/outrider/adapter.h");
+  ASSERT_GT(header.size(), 1000u);
+  for (const char* word : {"hold", "deadline", "limit", "proving", "settling", "period"})
+    EXPECT_EQ(header.find(word), std::string::npos) << word;
+  for (const char* folder : {"src/adapter", "src/owner", "src/record", "src/tandem/memory"})
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder))
+      if (entry.is_regular_file()) {
+        EXPECT_EQ(text_of(entry.path()).find("hold_ns"), std::string::npos) << entry.path();
+      }
+  // One number, at one place.
+  int places = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "src"))
+    if (entry.path().extension() == ".cpp" &&
+        text_of(entry.path()).find("\"hold_ms\"") != std::string::npos)
+      ++places;
+  EXPECT_EQ(places, 1) << "the table in tandem/limits.cpp";
 }
 
 TEST(AdapterConform, another_version_or_size_fails_and_nothing_is_called) {

@@ -212,6 +212,9 @@ TEST(AdapterFence, R32_the_names_of_an_adapter_are_used_and_an_unknown_key_reads
   EXPECT_STREQ(fence.keys().charge_phone, "JetlinkChargePhone");
   EXPECT_STREQ(fence.keys().big_model, "");
   EXPECT_STREQ(fence.keys().catalog, "");
+  EXPECT_STREQ(fence.keys().shutdown, "DoShutdown");
+  EXPECT_STREQ(fence.keys().reboot, "DoReboot");
+  EXPECT_STREQ(fence.keys().uninstall, "DoUninstall");
   EXPECT_FALSE(fence.get("JetlinkMode"));
   EXPECT_FALSE(fence.get("NeverHeardOf"));
   EXPECT_FALSE(fence.get("../IsOffroad"));
@@ -239,6 +242,20 @@ TEST(AdapterFence, R34_everything_of_ours_lies_in_one_folder_below_the_model_roo
     std::strcpy(out, root.c_str());
     return 0;
   };
+  // Nothing that an adapter can be asked writes into the root.
+  {
+    auto fence = fence_of(a);
+    (void)fence.camera();
+    (void)fence.model_face();
+    void* warp = nullptr;
+    (void)fence.model_warp(&warp);
+    (void)fence.coherent_warp();
+    (void)fence.history_reset();
+    fence.event("x", "{}");
+    (void)fence.status();
+    (void)fence.model_folder();
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(root)) << "written beside our folder";
   const std::string ours = *fence_of(a).model_folder();
   std::filesystem::create_directories(ours);
   std::ofstream(ours + "/lead.gguf") << "weights";

@@ -1,6 +1,8 @@
 // The program itself: small, alone, watched, and clean after any end. R36.
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -38,25 +40,29 @@ class Daemon {
     ::setsockopt(manager.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
   ~Daemon() { end(SIGKILL); }
-  void write_config(const std::string& more) {
-    system.put("/owner.json",
-               R"({"socket":")" + system.at("/owner.sock") + R"(","status":")" +
-                   system.at("/status.json") + R"(","runtime_record":")" +
-                   system.at("/runtime.json") + R"(","power_off_request":")" +
-                   system.at("/power-off.json") + R"(","state_dir":")" + system.at("/state") +
-                   R"(","params_dir":")" + system.at("/params") +
-                   R"(","tcp":{"listen":"tcp://127.0.0.1:0"},"tuning":[])" + more + "}");
+  void write_config(const std::string& more, bool no_tuning = true) {
+    system.put("/owner.json", R"({"socket":")" + system.at("/owner.sock") + R"(","status":")" +
+                                  system.at("/status.json") + R"(","runtime_record":")" +
+                                  system.at("/runtime.json") + R"(","power_off_request":")" +
+                                  system.at("/power-off.json") + R"(","state_dir":")" +
+                                  system.at("/state") + R"(","params_dir":")" +
+                                  system.at("/params") +
+                                  R"(","tcp":{"listen":"tcp://127.0.0.1:0"})" +
+                                  (no_tuning ? R"(,"tuning":[])" : "") + more + "}");
   }
   // Arguments after --config; output into out.txt.
-  pid_t launch(const std::vector<std::string>& more = {}) {
+  // `over`: in a mount namespace of its own, with the folder /knobs in the place of this one.
+  pid_t launch(const std::vector<std::string>& more = {}, const char* over = nullptr) {
     std::vector<std::string> words = {kProgram, "--config", system.at("/owner.json")};
     words.insert(words.end(), more.begin(), more.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     const std::string notify = system.at("/notify.sock"), out = system.at("/out.txt");
+    const std::string knobs = system.at("/knobs");
     const pid_t child = ::fork();
     if (child != 0) return child;
+    if (over != nullptr && !mount_over(knobs.c_str(), over)) ::_exit(125);
     ::setenv("NOTIFY_SOCKET", notify.c_str(), 1);
     ::setenv("WATCHDOG_USEC", "400000", 1);
     const int fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -65,9 +71,13 @@ class Daemon {
     ::execv(argv[0], argv.data());
     ::_exit(126);
   }
-  void start() {
-    pid = launch();
+  void start(const char* over = nullptr) {
+    pid = launch({}, over);
     ASSERT_EQ(hear(), "READY=1") << system.get("/out.txt");
+  }
+  void drain() const {
+    while (manager && ::recv(manager.get(), nullptr, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0) {
+    }
   }
   std::string hear() {
     char text[128] = {};
@@ -88,6 +98,17 @@ class Daemon {
   OwnerView view() {
     const MonotonicClock clock;
     return read_status(system.get("/status.json"), record::here(clock));
+  }
+  // Where that is permitted: as root, or in a user namespace of its own.
+  static bool mount_over(const char* folder, const char* place) {
+    if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+    (void)::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+    return ::mount(folder, place, nullptr, MS_BIND, nullptr) == 0;
+  }
+  static bool may_mount(const std::string& folder, const char* place) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(mount_over(folder.c_str(), place) ? 0 : 1);
+    return wait(child) == 0;
   }
   FakeSystem system;
   link::Fd manager;
@@ -171,10 +192,59 @@ TEST(OwnerProcess, after_a_kill_the_next_one_starts_and_lends) {
     EXPECT_EQ(daemon.end(SIGKILL), 128 + SIGKILL);
     EXPECT_FALSE(lease.value().alive());
     EXPECT_FALSE(daemon.view().alive);
-    while (daemon.manager &&
-           ::recv(daemon.manager.get(), nullptr, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0) {
-    }
+    daemon.drain();
   }
+}
+
+// The program itself, killed with SIGKILL at any time after it changed its settings: the next start
+// puts them back before anything else, and so does an end in order. The settings are a folder that
+// lies over /proc/sys/dev in a namespace of the daemon's own. (Values are as long as the old ones:
+// a plain file keeps what is not written over, a setting does not.)
+TEST(OwnerProcess, R40_settings_are_restored_after_a_real_kill_and_at_a_stop) {
+  constexpr const char* kOver = "/proc/sys/dev";
+  Daemon daemon;
+  if (!Daemon::may_mount(daemon.system.at("/knobs"), kOver))
+    GTEST_SKIP() << "no mount namespaces here";
+  const std::map<std::string, std::string> old = {{"/knobs/a", "20"}, {"/knobs/b", "1500000"}};
+  const auto put_back = [&] {
+    for (const auto& [path, value] : old)
+      if (daemon.system.get(path) != value) return false;
+    return true;
+  };
+  const auto changed = [&] {
+    return daemon.system.get("/knobs/a") == "37" && daemon.system.get("/knobs/b") == "9000000";
+  };
+  const auto soon = [](const auto& done) {
+    for (int i = 0; i < 500 && !done(); ++i) ::usleep(10'000);
+    return done();
+  };
+  for (const auto& [path, value] : old) daemon.system.put(path, value);
+  const std::string with =
+      R"(,"tuning":[{"path":"/proc/sys/dev/a","value":"37"},{"path":"/proc/sys/dev/b","value":"9000000"}])";
+  daemon.write_config(with, false);
+  for (int round = 0; round < 3; ++round) {
+    daemon.start(kOver);
+    ASSERT_TRUE(soon(changed)) << daemon.system.get("/out.txt") << daemon.system.get("/knobs/a");
+    ::usleep(static_cast<useconds_t>(round) * 130'000);
+    EXPECT_EQ(daemon.end(SIGKILL), 128 + SIGKILL);
+    EXPECT_TRUE(changed()) << "nobody was there to put them back";
+    EXPECT_TRUE(daemon.system.has("/state/settings.json")) << "the journal outlives the process";
+    daemon.drain();
+  }
+  // Switched off meanwhile: the next start finds the journal, puts back, and changes nothing.
+  daemon.system.put("/params/OutriderMode", "0");
+  daemon.start(kOver);
+  EXPECT_TRUE(soon(put_back)) << daemon.system.get("/knobs/a");
+  EXPECT_FALSE(daemon.system.has("/state/settings.json"));
+  EXPECT_EQ(daemon.end(SIGTERM), 0);
+  daemon.drain();
+  // And an end in order.
+  daemon.system.put("/params/OutriderMode", "2");
+  daemon.start(kOver);
+  ASSERT_TRUE(soon(changed));
+  EXPECT_EQ(daemon.end(SIGTERM), 0);
+  EXPECT_TRUE(put_back());
+  EXPECT_FALSE(daemon.system.has("/state/settings.json"));
 }
 
 TEST(OwnerProcess, provisioning_runs_as_a_program_and_its_work_is_seen) {

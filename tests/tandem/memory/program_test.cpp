@@ -1,4 +1,4 @@
-// Buffers, programs, imports. Requirements R1 to R29: docs/design/tandem.md.
+// Buffers, programs, imports. Requirements R1 to R29: docs/design/memory.md.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,11 +1,15 @@
 // R7 and R11 with the real link: which address the system is given when a warp's output is an input
 // of a runtime on another computer.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <mutex>
 
+#include "host/session.h"
 #include "link/client/device.h"
 #include "link/server/server.h"
+#include "outrider/ext/tandem.h"
 #include "tandem/memory/doubles.h"
 
 namespace outrider::memory::test {
@@ -127,6 +131,85 @@ TEST(MemorySend, R11_the_link_sends_from_the_programs_output_and_R7_never_from_u
       }
     }
   }
+}
+
+// The stock warp cannot be loaded here; the model's own warp is used instead, and with its frames a
+// lead on a host takes over from the standby.
+TEST(MemorySend, R24_with_the_models_own_warp_the_take_over_happens) {
+  const std::string lib = std::string(OUTRIDER_BUILD_DIR) + "/lib/";
+  const std::string fake =
+      R"({"model_family":"fake","image_width":512,"image_height":256,"require_inputs":0})";
+  auto models = std::make_unique<link::Models>(link::ModelsLimits{}, kClock);
+  ASSERT_TRUE(models->add(
+      "default", std::make_unique<link::ProviderSource>(lib + "provider_fake.so", fake), true));
+  link::ServerOptions server_options;
+  server_options.listen = {"tcp://127.0.0.1:0"};
+  auto server = link::Server::start(server_options, std::move(models), kClock);
+  ASSERT_TRUE(server) << server.error().text;
+  const std::string base = testing::TempDir() + "r24_" + std::to_string(getpid());
+  std::ofstream(base + "_standby.json") << fake;
+  std::ofstream(base + "_lead.json")
+      << R"({"model_family":"remote","model":"default","endpoint":")" +
+             server.value()->endpoints()[0] + "\"}";
+  auto session = host::Session::open(
+      lib + "provider_tandem.so",
+      R"({"model_family":"tandem","standby":")" + base + R"(_standby.json","lead":")" + base +
+          R"(_lead.json","standby_provider":")" + lib + R"(provider_fake.so","return_ticks":1})");
+  ASSERT_TRUE(session) << session.error().text;
+  const auto* table =
+      static_cast<const outrider_tandem_v1*>(session.value().extension(OUTRIDER_EXT_TANDEM, 1));
+  ASSERT_NE(table, nullptr);
+
+  Rig::Options options;
+  options.output_bytes = kFrameBytes;
+  Rig rig(options);
+  auto loaded = load_warp(rig.artifact(), rig.options());
+  ASSERT_TRUE(loaded);
+  Artifact stock = rig.artifact();
+  stock.runtime_id = "legacy9d";
+  LinkSide side = attach_warp(stock, loaded.value(), rig.options(), rig.probe(), rig.clock);
+  EXPECT_EQ(side.warp, nullptr);
+  EXPECT_NE(side.reason.find("legacy9d"), std::string::npos);
+  LoadOptions with_hook = rig.options();
+  with_hook.hooks.model_warp = [&] { return loaded.value().state.get(); };
+  side = attach_warp(stock, loaded.value(), with_hook, rig.probe(), rig.clock);
+  ASSERT_NE(side.warp, nullptr) << side.reason;
+  EXPECT_EQ(table->note_warp(table->self, route_name(side.warp->route().route),
+                             side.warp->route().reason),
+            0);
+  EXPECT_NE(table->note_warp(table->self, "fast", ""), 0);
+  EXPECT_NE(table->note_warp(table->self, "direct", nullptr), 0);
+
+  const auto ports = session.value().ports();
+  uint32_t engaged = 0;
+  for (uint32_t i = 0; i < ports.size(); ++i)
+    if (std::string_view(ports[i].name) == "engaged") engaged = i;
+  int64_t leader = 0;
+  int n_ticks = 0;
+  for (; n_ticks < 200 && leader != 2; ++n_ticks) {
+    ASSERT_EQ(side.warp->start(rig.frame(0), rig.frame(1)), Code::kOk);
+    ASSERT_EQ(side.warp->wait(), Code::kOk);
+    const auto view = side.warp->send_view();
+    const frt_image_view image = {sizeof image,
+                                  FRT_PIXEL_RGB8,
+                                  const_cast<std::byte*>(view.data()),
+                                  view.size(),
+                                  512,
+                                  256,
+                                  512 * 3,
+                                  0,
+                                  0};
+    const std::byte nobody{0};
+    ASSERT_TRUE(session.value().set_image(0, {&image, 1}));
+    ASSERT_TRUE(session.value().set_raw(engaged, {&nobody, 1}));
+    ASSERT_TRUE(session.value().tick());
+    int64_t origin[OUTRIDER_ORIGIN_COUNT];
+    table->read_origin(table->self, origin);
+    leader = origin[OUTRIDER_ORIGIN_LEADER];
+    usleep(20000);
+  }
+  EXPECT_EQ(leader, 2) << table->lead_error(table->self);
+  EXPECT_GT(n_ticks, 3) << "the standby drives the first three ticks";
 }
 
 }  // namespace
