@@ -1,8 +1,8 @@
 // A reader for one kind of pickle: a dictionary of slices. Every value it can build has a fixed
 // size and texts are views of the input, so no program of a file can make it large.
-#include <array>
+#include <algorithm>
 #include <charconv>
-#include <cstring>
+#include <cstdio>
 
 #include "base/printable.h"
 #include "driving/slices.h"
@@ -102,6 +102,7 @@ class Machine {
 
   Result<void> push(const Value& value) {
     if (n_stack_ == kMaxStack) return bad("needs a stack of more than 4096 values");
+    if (n_stack_ == stack_.size()) stack_.resize(std::max<size_t>(64, 2 * n_stack_));
     stack_[n_stack_++] = value;
     return {};
   }
@@ -380,7 +381,7 @@ class Machine {
   size_t at_ = 0, op_at_ = 0, n_stack_ = 0;
   uint64_t n_memo_ = 0;
   bool has_dict_ = false, done_ = false;
-  std::vector<Value> stack_ = std::vector<Value>(kMaxStack);
+  std::vector<Value> stack_;
   std::vector<Value> memo_;
   RawSlices dict_;
 };
