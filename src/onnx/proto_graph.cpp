@@ -100,6 +100,13 @@ Result<Attribute> take_attribute(AttributeProto& proto, const std::string& node,
   return a;
 }
 
+// What tinygrad's exporter leaves in driving models: it is about that library's buffers and changes
+// no value. Anything else of that domain stays what it is: unknown.
+bool is_layout_hint(const Node& node) {
+  return node.domain == "org.tinygrad" && node.op == "Contiguous" && node.inputs.size() == 1 &&
+         node.outputs.size() == 1 && node.attributes.empty();
+}
+
 Result<Node> take_node(::onnx::NodeProto& proto, int depth, ProtoContext& c) {
   const std::string where = where_of(proto);
   if (++c.n_nodes > kMaxNodes)
@@ -117,6 +124,10 @@ Result<Node> take_node(::onnx::NodeProto& proto, int depth, ProtoContext& c) {
     auto taken = take_attribute(attribute, where, depth, c);
     if (!taken) return taken.error();
     node.attributes.push_back(std::move(taken.value()));
+  }
+  if (is_layout_hint(node)) {
+    node.op = "Identity";
+    node.domain.clear();
   }
   return node;
 }

@@ -407,5 +407,26 @@ TEST(OnnxExports, the_standard_domain_may_be_written_in_full) {
   expect_near(tick(m, {{"obs", {-1, 2}}})["actions"], {0, 2}, "actions");
 }
 
+TEST(OnnxExports, a_layout_hint_of_tinygrad_changes_nothing_and_its_other_operators_are_unknown) {
+  for (const bool hint : {true, false}) {
+    ModelMaker m(17);
+    auto* import = m.model.add_opset_import();
+    import->set_domain("org.tinygrad");
+    import->set_version(1);
+    m.input("obs", {1, 2}).output("actions");
+    m.node(hint ? "Contiguous" : "Bitcast", {"obs"}, {"same"}).set_domain("org.tinygrad");
+    m.node("Relu", {"same"}, {"actions"});
+    if (hint) {
+      expect_near(tick(m, {{"obs", {-1, 2}}})["actions"], {0, 2}, "actions");
+      continue;
+    }
+    auto model = m.read();
+    ASSERT_TRUE(model);
+    PlanProblems problems;
+    EXPECT_EQ(make_runner(std::move(model.value()), {}, 1, &problems).code(), Code::kUnsupported);
+    EXPECT_NE(problems.lines.at(0).find("org.tinygrad.Bitcast"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace outrider::onnx::test

@@ -207,7 +207,7 @@ class FarEnd {
     if (payload.size() < kReplyHeadBytes) return {9999, 9999, 0, 0, 0};
     const size_t n = (payload.size() - kReplyHeadBytes) / 4;
     floats.resize(n);
-    std::memcpy(floats.data(), payload.data() + kReplyHeadBytes, n * 4);
+    if (n > 0) std::memcpy(floats.data(), payload.data() + kReplyHeadBytes, n * 4);
     return decode_reply_head(std::as_bytes(std::span(payload)));
   }
 
