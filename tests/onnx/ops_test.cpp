@@ -175,6 +175,16 @@ TEST(OnnxOpset18, resize_with_antialias_takes_the_mean_of_what_falls_together) {
   EXPECT_NEAR(y[1], 5.0f / 32, 1e-6f);
 }
 
+TEST(OnnxOpset18, FC02_resize_refuses_more_weights_than_any_picture_has) {
+  ModelMaker m(18);
+  m.input("x", {100000000}).output("y");
+  m.ints("sizes", {1}, {1000});
+  auto& node = m.node("Resize", {"x", "", "", "sizes"}, {"y"});
+  set_text(node, "mode", "cubic");
+  set_int(node, "antialias", 1);
+  EXPECT_NE(refusal(m).find("with antialias"), std::string::npos);
+}
+
 TEST(OnnxOpset18, resize_keeps_the_ratio_of_sides_when_asked) {
   for (const auto& [policy, rows, columns] :
        {std::tuple{"not_larger", 2, 4}, std::tuple{"not_smaller", 3, 6}}) {

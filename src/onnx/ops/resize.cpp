@@ -159,6 +159,12 @@ Prepared make_resize(NodeContext& c, const Rules& rules, const std::vector<Axis>
     const Axis& a = axes[static_cast<size_t>(d)];
     const bool whole = a.roi_first == 0 && a.roi_last == 1;
     if (a.in == a.out && a.scale == 1 && whole) continue;
+    // Every result has its weights at open; a long axis made short has as many as it has values.
+    constexpr double kMostWeights = 1 << 26;
+    const double each = rules.antialias ? 4 / std::min(a.scale, 1.0) + 2 : 4;
+    if (!(each * static_cast<double>(a.out) <= kMostWeights))
+      return c.unsupported("from %lld to %lld with antialias", static_cast<long long>(a.in),
+                           static_cast<long long>(a.out));
     Pass p{now.product(0, d), a.in, now.product(d + 1, now.rank()), {}};
     for (int64_t i = 0; i < a.out; ++i) p.taps.push_back(tap_of(rules, a, i));
     passes.push_back(std::move(p));
