@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/printable.h"
 #include "cli/npy.h"
 #include "cli/onnx_model.h"
 
@@ -150,6 +151,16 @@ Result<OnnxCases> read_onnx_cases(const std::string& path) {
   return cases;
 }
 
+// A state is no port and begins at zero: a recording that begins elsewhere would be compared with
+// what the model was never given.
+static Result<void> check_first_state(const OnnxArray& input) {
+  if (std::ranges::all_of(input.bytes, [](std::byte b) { return b == std::byte{0}; })) return {};
+  return make_error(Code::kUnsupported,
+                    "parity: case 0 gives %s values, but it is no port of the runtime: a state "
+                    "begins at zero; record from there, or check the name",
+                    printable(input.port).c_str());
+}
+
 Result<Report> run_onnx_cases(Session& session, const OnnxCases& cases, double tolerance) {
   Report rows = Report::array();
   std::string first;
@@ -157,7 +168,10 @@ Result<Report> run_onnx_cases(Session& session, const OnnxCases& cases, double t
   for (size_t i = 0; i < cases.cases.size(); ++i) {
     for (const OnnxArray& input : cases.cases[i].inputs) {
       // A recorded state belongs to the first case; later ones go on from the runtime's own.
-      if (session.find(input.port) == nullptr) continue;
+      if (session.find(input.port) == nullptr) {
+        if (i == 0) OUTRIDER_TRY(check_first_state(input));
+        continue;
+      }
       OUTRIDER_TRY(session.set_input(input.port, input.bytes.data(), input.bytes.size()));
     }
     for (size_t s = 0; s < stages.size(); ++s)

@@ -1,6 +1,8 @@
 // Commands on real ONNX files. Skipped where the reference data is absent.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "../support/shared_data.h"
 #include "cli/npy.h"
 #include "support.h"
@@ -63,6 +65,25 @@ TEST(OnnxCommands, parity_runs_a_recording_in_order_and_bench_gives_equal_output
       run({"bench", model, "--set", dims, "--ticks", "5", "--idle", "0", "--no-limits", "--json"});
   ASSERT_EQ(bench.status, 0) << bench.err;
   EXPECT_EQ(document(bench).find("checksum")->find("outputs_different")->integer(), 0);
+}
+
+TEST(OnnxCommands, parity_refuses_a_recording_that_begins_in_the_middle_of_a_state) {
+  OUTRIDER_NEED_SHARED(model, "data/silero_vad_16k_op15.onnx");
+  const std::string folder = scratch("onnx_state");
+  const int64_t sound[] = {1, 512}, state[] = {2, 1, 128}, one[] = {1, 1};
+  ASSERT_TRUE(cli::write_npy(folder + "/sound.npy", std::vector<float>(512), sound));
+  ASSERT_TRUE(cli::write_npy(folder + "/out.npy", std::vector<float>(1), one));
+  std::vector<float> values(256);
+  for (const bool zero : {true, false}) {
+    values[255] = zero ? 0.0f : 0.5f;
+    ASSERT_TRUE(cli::write_npy(folder + "/state.npy", values, state));
+    std::ofstream(folder + "/meta.json")
+        << R"({"kind":"onnx","cases":[{"inputs":{"input":"sound.npy","state":"state.npy"},)"
+           R"("outputs":{"output":"out.npy"}}]})";
+    const Outcome ran = run({"parity", model, folder, "--set", "dims=batch=1,sequence=512"});
+    EXPECT_EQ(ran.err.find("begins at zero") == std::string::npos, zero) << ran.err;
+    EXPECT_NE(ran.status, 0) << "nothing was computed to compare with, or it was refused";
+  }
 }
 
 }  // namespace
