@@ -8,6 +8,7 @@
 #include "kernels/cpu_ops.h"
 #include "onnx/plan.h"
 #include "onnx/reader.h"
+#include "providers/onnx/driving_runtime.h"
 #include "providers/onnx/onnx_files.h"
 #include "providers/onnx/onnx_open_config.h"
 
@@ -95,7 +96,11 @@ bool inspect_driving(const OnnxOpenConfig& config, const driving::GraphFacts& fa
                   {"outputs", s.n_outputs},
                   {"hidden", {s.hidden.begin, s.hidden.end}},
                   {"slices", heads}};
-  return true;
+  // Element types, heads and keys: what only an open finds.
+  auto file = open_onnx_file(config);
+  auto opened = file ? DrivingRuntime::open(config, file.value()) : file.error();
+  if (!opened) r["why_not"] = std::string(opened.error().message());
+  return static_cast<bool>(opened);
 }
 
 }  // namespace
@@ -174,6 +179,7 @@ Result<Inspection> inspect_onnx(const std::string& path, const Resolved& resolve
   r["work"] = {{"total_gflop", plan.value()->flop() * 1e-9}, {"steps", plan.value()->n_steps()}};
   facts.inputs = shapes_of(plan.value()->inputs());
   facts.outputs = shapes_of(plan.value()->outputs());
+  plan.value().reset();  // the next step makes its own
   inspection.runs = inspect_driving(config.value(), facts, r);
   r["runs"] = inspection.runs;
   return inspection;
