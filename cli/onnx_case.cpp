@@ -83,22 +83,26 @@ Result<std::vector<OnnxArray>> read_side(const Json& item, const char* side,
   return arrays;
 }
 
-// max|d| against tolerance * max(1, max|recorded|), as f32.
-Report compare(const std::string& name, const std::vector<std::byte>& got,
+// max|d| against tolerance * max(1, max|recorded|), as numbers of the port's type.
+Report compare(const std::string& name, uint32_t dtype, const std::vector<std::byte>& got,
                const std::vector<std::byte>& wanted, double tolerance) {
-  Report row{{"name", name},      {"n", wanted.size() / 4}, {"rms", nullptr},
-             {"cosine", nullptr}, {"max_abs", nullptr},     {"problem", nullptr},
-             {"passed", false},   {"tolerance", tolerance}};
+  Report row{{"name", name},       {"n", 0},
+             {"rms", nullptr},     {"cosine", nullptr},
+             {"max_abs", nullptr}, {"problem", nullptr},
+             {"passed", false},    {"tolerance", tolerance}};
   if (got.size() != wanted.size()) {
     row["problem"] = fmt::format("{} bytes computed, {} recorded", got.size(), wanted.size());
     return row;
   }
+  const auto numbers = numbers_of(dtype, got), recorded = numbers_of(dtype, wanted);
+  if (!numbers || !recorded) {
+    row["problem"] = std::string((numbers ? recorded : numbers).error().message());
+    return row;
+  }
+  row["n"] = recorded.value().size();
   double worst = 0, largest = 1, squares = 0, gg = 0, ww = 0, gw = 0;
-  for (size_t i = 0; i + 4 <= got.size(); i += 4) {
-    float a = 0, b = 0;
-    std::memcpy(&a, got.data() + i, sizeof a);
-    std::memcpy(&b, wanted.data() + i, sizeof b);
-    const double x = static_cast<double>(a), y = static_cast<double>(b), d = std::abs(x - y);
+  for (size_t i = 0; i < recorded.value().size(); ++i) {
+    const double x = numbers.value()[i], y = recorded.value()[i], d = std::abs(x - y);
     worst = d > worst || d != d ? d : worst;
     largest = std::max(largest, std::abs(y));
     squares += d * d;
@@ -106,7 +110,7 @@ Report compare(const std::string& name, const std::vector<std::byte>& got,
     ww += y * y;
     gw += x * y;
   }
-  const double n = static_cast<double>(wanted.size()) / 4;
+  const double n = static_cast<double>(recorded.value().size());
   row["tolerance"] = tolerance * largest;
   if (std::isfinite(worst)) row["max_abs"] = worst;
   if (n > 0 && std::isfinite(squares)) row["rms"] = std::sqrt(squares / n);
@@ -179,8 +183,8 @@ Result<Report> run_onnx_cases(Session& session, const OnnxCases& cases, double t
     for (const OnnxArray& output : cases.cases[i].outputs) {
       auto got = session.output(output.port);
       if (!got) return got.error();
-      Report row =
-          compare(fmt::format("{}[{}]", output.port, i), got.value(), output.bytes, tolerance);
+      Report row = compare(fmt::format("{}[{}]", output.port, i), session.find(output.port)->dtype,
+                           got.value(), output.bytes, tolerance);
       if (!row["passed"].get<bool>() && first.empty()) first = row["name"].get<std::string>();
       rows.push_back(std::move(row));
     }

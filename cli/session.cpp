@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "tensor/dtype.h"
 
 namespace outrider::cli {
 namespace {
@@ -129,18 +130,45 @@ Result<std::vector<std::byte>> Session::output(std::string_view name) {
   return make_error(Code::kFailed, "output %s: its size changes with every question", desc->name);
 }
 
+Result<std::vector<double>> numbers_of(uint32_t dtype, std::span<const std::byte> bytes) {
+  const auto all = [&](auto like, const auto& number) {
+    std::vector<double> values(bytes.size() / sizeof like);
+    for (size_t i = 0; i < values.size(); ++i) {
+      std::memcpy(&like, bytes.data() + i * sizeof like, sizeof like);
+      values[i] = static_cast<double>(number(like));
+    }
+    return values;
+  };
+  const auto same = [](auto x) { return x; };
+  switch (dtype) {
+    case FRT_DTYPE_F32:
+      return all(float{}, same);
+    case FRT_DTYPE_F16:
+      return all(uint16_t{}, [](uint16_t x) { return f16_to_f32(x); });
+    case FRT_DTYPE_BF16:
+      return all(uint16_t{}, [](uint16_t x) { return bf16_to_f32(x); });
+    case FRT_DTYPE_I64:
+      return all(int64_t{}, same);
+    case FRT_DTYPE_I32:
+      return all(int32_t{}, same);
+    case FRT_DTYPE_U8:
+      return all(uint8_t{}, same);
+    default:
+      return make_error(Code::kUnsupported, "element type %u has no numbers", dtype);
+  }
+}
+
 Result<std::vector<float>> Session::output_floats(std::string_view name) {
   auto index = port(name);
   if (!index) return index.error();
   const frt_runtime_port_desc* desc = outrider_port(handle_.get(), index.value());
-  if (desc->dtype != FRT_DTYPE_F32)
-    return make_error(Code::kUnsupported, "output %s: element type %s, wanted f32", desc->name,
-                      port_dtype_name(desc->dtype));
   auto bytes = output(name);
   if (!bytes) return bytes.error();
-  std::vector<float> values(bytes.value().size() / sizeof(float));
-  std::memcpy(values.data(), bytes.value().data(), values.size() * sizeof(float));
-  return values;
+  auto values = numbers_of(desc->dtype, bytes.value());
+  if (!values)
+    return make_error(Code::kUnsupported, "output %s: element type %s, wanted numbers", desc->name,
+                      port_dtype_name(desc->dtype));
+  return std::vector<float>(values.value().begin(), values.value().end());
 }
 
 std::vector<std::string> Session::stages() const {

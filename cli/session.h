@@ -32,7 +32,7 @@ class Session {
   Result<void> set_images(std::string_view port, std::span<const ImageView> views);
   Result<void> set_text(std::string_view port, std::string_view text);
   Result<void> set_floats(std::string_view port, std::span<const float> values);
-  // Whole output as bytes, then as f32 (the port must say f32).
+  // Whole output as bytes, then as f32 whatever type of numbers the port has.
   Result<std::vector<std::byte>> output(std::string_view port);
   Result<std::vector<float>> output_floats(std::string_view port);
 
@@ -65,6 +65,8 @@ class Session {
 const char* modality_name(uint32_t modality);
 const char* port_dtype_name(uint32_t dtype);
 size_t port_dtype_bytes(uint32_t dtype);
+// Values of a port's array as numbers. Errors: kUnsupported for a type that has none.
+Result<std::vector<double>> numbers_of(uint32_t dtype, std::span<const std::byte> bytes);
 std::string shape_text(std::span<const int64_t> shape);
 std::string port_shape_text(const frt_runtime_port_desc& port);
 

@@ -5,6 +5,7 @@
 
 #include "../support/shared_data.h"
 #include "cli/npy.h"
+#include "cli/session.h"
 #include "support.h"
 
 namespace outrider::cli_test {
@@ -65,6 +66,20 @@ TEST(OnnxCommands, parity_runs_a_recording_in_order_and_bench_gives_equal_output
       run({"bench", model, "--set", dims, "--ticks", "5", "--idle", "0", "--no-limits", "--json"});
   ASSERT_EQ(bench.status, 0) << bench.err;
   EXPECT_EQ(document(bench).find("checksum")->find("outputs_different")->integer(), 0);
+}
+
+TEST(OnnxCommands, outputs_of_every_type_are_read_as_numbers) {
+  const auto read = [](uint32_t dtype, const auto& values) {
+    return cli::numbers_of(dtype, std::as_bytes(std::span(values))).value();
+  };
+  using Numbers = std::vector<double>;
+  EXPECT_EQ(read(FRT_DTYPE_F32, std::vector<float>{-1.5f, 2}), (Numbers{-1.5, 2}));
+  EXPECT_EQ(read(FRT_DTYPE_F16, std::vector<uint16_t>{0x3c00, 0xc000}), (Numbers{1, -2}));
+  EXPECT_EQ(read(FRT_DTYPE_BF16, std::vector<uint16_t>{0x3f80, 0xc000}), (Numbers{1, -2}));
+  EXPECT_EQ(read(FRT_DTYPE_I64, std::vector<int64_t>{-7, 1}), (Numbers{-7, 1}));
+  EXPECT_EQ(read(FRT_DTYPE_I32, std::vector<int32_t>{-7, 1}), (Numbers{-7, 1}));
+  EXPECT_EQ(read(FRT_DTYPE_U8, std::vector<uint8_t>{0, 255}), (Numbers{0, 255}));
+  EXPECT_EQ(cli::numbers_of(99, {}).code(), Code::kUnsupported);
 }
 
 TEST(OnnxCommands, parity_refuses_a_recording_that_begins_in_the_middle_of_a_state) {
