@@ -41,12 +41,12 @@ struct Bench {
   MonotonicClock clock;
   int n_frames = 400;
 
-  Matrix3 transform(View view, double yaw) const {
+  Matrix3 transform(CameraView view, double yaw) const {
     const double f = device_focal_length(1928, 1208, view).value();
     return model_transform(device.layout, {f, 0, .02, yaw, view}).value();
   }
   void turn(WarpPair& pair, double yaw) const {
-    pair.set_transforms(transform(View::kNarrow, yaw), transform(View::kWide, yaw));
+    pair.set_transforms(transform(CameraView::kNarrow, yaw), transform(CameraView::kWide, yaw));
   }
   bool run(WarpPair& pair, const Frames& f, std::vector<std::byte>& out) const {
     return pair.run(f.narrow, f.wide, out) == Code::kOk;
@@ -55,8 +55,10 @@ struct Bench {
   // Microseconds, sorted.
   std::vector<double> times(WarpPair& pair, bool fresh, size_t n_pool) {
     std::vector<double> us;
-    const Matrix3 narrow[2] = {transform(View::kNarrow, -.015), transform(View::kNarrow, -.016)},
-                  wide[2] = {transform(View::kWide, -.015), transform(View::kWide, -.016)};
+    const Matrix3 narrow[2] = {transform(CameraView::kNarrow, -.015),
+                               transform(CameraView::kNarrow, -.016)},
+                  wide[2] = {transform(CameraView::kWide, -.015),
+                             transform(CameraView::kWide, -.016)};
     for (int i = 0; i < n_frames + 5; ++i) {
       const size_t which = fresh ? static_cast<size_t>(i) % 2 : 0;
       const int64_t begin = clock.now_ns();

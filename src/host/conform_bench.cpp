@@ -286,7 +286,8 @@ bool Bench::judges(const frt_runtime_port_desc& port) const {
 }
 
 bool Bench::may_vary() const {
-  if (family_ == "remote" || family_ == "tandem") return true;
+  // What stands behind any of these may remember, or be another every time.
+  if (family_ == "remote" || family_ == "tandem" || family_ == "camera") return true;
   if (!text_key("state_pairs").empty() || integer_key("history").has_value()) return true;
   return is_text() && number_key("temp", 0) > 0 && number_key("seed", 0) == 0;
 }

@@ -18,9 +18,10 @@ struct Family {
   std::string_view name;
   const char* file;
 };
-constexpr Family kFamilies[] = {{"pi0", "provider_gguf.so"},    {"llm", "provider_gguf.so"},
-                                {"mllm", "provider_gguf.so"},   {"onnx", "provider_onnx.so"},
-                                {"remote", "provider_link.so"}, {"tandem", "provider_tandem.so"}};
+constexpr Family kFamilies[] = {{"pi0", "provider_gguf.so"},     {"llm", "provider_gguf.so"},
+                                {"mllm", "provider_gguf.so"},    {"onnx", "provider_onnx.so"},
+                                {"remote", "provider_link.so"},  {"tandem", "provider_tandem.so"},
+                                {"camera", "provider_camera.so"}};
 
 // An address inside this library.
 void here() {}
@@ -77,7 +78,7 @@ Result<std::string> provider_file(std::string_view model_family) {
     if (family.name == model_family) return std::string(family.file);
   return make_error(
       Code::kUnsupported,
-      "model_family \"%.64s\": unknown; allowed are pi0, llm, mllm, onnx, remote, tandem; "
+      "model_family \"%.64s\": unknown; allowed are pi0, llm, mllm, onnx, remote, tandem, camera; "
       "another provider is named by its file",
       std::string(model_family).c_str());
 }

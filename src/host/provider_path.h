@@ -8,7 +8,8 @@
 namespace outrider::host {
 
 // File name of the provider of a model family: pi0, llm, mllm -> provider_gguf.so; onnx ->
-// provider_onnx.so; remote -> provider_link.so; tandem -> provider_tandem.so.
+// provider_onnx.so; remote -> provider_link.so; tandem -> provider_tandem.so;
+// camera -> provider_camera.so.
 // Errors: kUnsupported, with the families there are.
 Result<std::string> provider_file(std::string_view model_family);
 

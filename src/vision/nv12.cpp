@@ -49,9 +49,9 @@ Mat inverse_intrinsics(double f, double cx, double cy) {
 }
 
 // Of the model frame (512x256): the wide one sees twice as far to all sides, with the same horizon.
-Mat inverse_model_intrinsics(View view) {
-  return view == View::kNarrow ? inverse_intrinsics(910, 256, 47.6)
-                               : inverse_intrinsics(455, 256, 0.5 * (256 + 47.6));
+Mat inverse_model_intrinsics(CameraView view) {
+  return view == CameraView::kNarrow ? inverse_intrinsics(910, 256, 47.6)
+                                     : inverse_intrinsics(455, 256, 0.5 * (256 + 47.6));
 }
 
 }  // namespace
@@ -97,8 +97,8 @@ Result<DeviceFrame> device_frame(int32_t width, int32_t height) {
   return frame;
 }
 
-Result<double> device_focal_length(int32_t width, int32_t height, View view) {
-  const bool narrow = view == View::kNarrow;
+Result<double> device_focal_length(int32_t width, int32_t height, CameraView view) {
+  const bool narrow = view == CameraView::kNarrow;
   if (width == 1928 && height == 1208) return narrow ? 2648.0 : 567.0;
   if (width == 1344 && height == 760) return narrow ? 1141.5 : 425.25;
   return make_error(Code::kNotFound,

@@ -40,17 +40,17 @@ struct DeviceFrame {
 };
 Result<DeviceFrame> device_frame(int32_t width, int32_t height);
 
-enum class View : uint32_t { kNarrow, kWide };
+enum class CameraView : uint32_t { kNarrow, kWide };
 
 // How the road camera looks out of the car, and which model is to see it.
 struct Calibration {
-  double focal_length = 0;              // of this camera, in its pixels; > 0
-  double roll = 0, pitch = 0, yaw = 0;  // rad, finite: of the camera against the road
-  View view = View::kNarrow;            // whose model frame is asked for
+  double focal_length = 0;                // of this camera, in its pixels; > 0
+  double roll = 0, pitch = 0, yaw = 0;    // rad, finite: of the camera against the road
+  CameraView view = CameraView::kNarrow;  // whose model frame is asked for
 };
 // Focal length of the device's cameras: 1928x1208 narrow 2648, wide 567; 1344x760 narrow 1141.5,
 // wide 425.25. kNotFound: another size.
-Result<double> device_focal_length(int32_t width, int32_t height, View view);
+Result<double> device_focal_length(int32_t width, int32_t height, CameraView view);
 
 // The transform of the 512x256 model frame, made in double and rounded once. driving.md b.2.
 // Errors: kInvalid: a number out of range.

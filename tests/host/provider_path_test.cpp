@@ -34,6 +34,7 @@ TEST_F(ProviderPath, every_family_has_its_file) {
   EXPECT_EQ(host::provider_file("onnx").value(), "provider_onnx.so");
   EXPECT_EQ(host::provider_file("remote").value(), "provider_link.so");
   EXPECT_EQ(host::provider_file("tandem").value(), "provider_tandem.so");
+  EXPECT_EQ(host::provider_file("camera").value(), "provider_camera.so");
   for (const char* family : {"", "pi05", "PI0", "pi0 ", "../pi0"}) {
     auto file = host::provider_file(family);
     EXPECT_EQ(file.code(), Code::kUnsupported) << family;

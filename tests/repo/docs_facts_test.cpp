@@ -87,6 +87,24 @@ TEST(ConfigPage, has_a_row_for_every_key_of_family_onnx) {
     EXPECT_NE(onnx.find("`" + counter + "`"), std::string::npos) << counter;
 }
 
+TEST(ConfigPage, has_every_key_of_family_camera) {
+  const std::string page = read_text(kRoot / "docs/reference/config.md");
+  const std::string section = page.substr(page.find("model_family \"camera\""));
+  const std::string code = read_text(kRoot / "src/providers/camera/camera_config.cpp");
+  const size_t begin = code.find("CameraKey kKeys[]");
+  const auto keys = all_matches(code.substr(begin, code.find("};", begin) - begin),
+                                R"re(\{"([a-z_]+)",)re");
+  EXPECT_GE(keys.size(), 10u);
+  for (const std::string& key : keys)
+    EXPECT_NE(section.find("`" + key + "`"), std::string::npos) << key;
+  const std::string extensions = read_text(kRoot / "docs/reference/extensions.md");
+  const auto counters = all_matches(read_text(kRoot / "src/providers/camera/provider.cpp"),
+                                    R"re(\{"([a-z_]+)", &c\.)re");
+  EXPECT_GE(counters.size(), 5u);
+  for (const std::string& counter : counters)
+    EXPECT_NE(extensions.find("`" + counter + "`"), std::string::npos) << counter;
+}
+
 TEST(AbiPage, has_the_size_of_every_struct) {
   const std::string page = read_text(kRoot / "docs/reference/abi.md");
   const std::map<std::string, size_t> sizes = {

@@ -213,12 +213,12 @@ TEST(CameraWarp, reads_a_device_frame_where_the_driver_put_it) {
 TEST(CameraWarp, makes_the_transform_of_a_calibration_bit_for_bit) {
   const struct {
     int width, height;
-    View view;
+    CameraView view;
     const char* hex;
-  } cases[] = {{1928, 1208, View::kNarrow, kRpyNarrow1928},
-               {1928, 1208, View::kWide, kRpyWide1928},
-               {1344, 760, View::kNarrow, kRpyNarrow1344},
-               {1344, 760, View::kWide, kRpyWide1344}};
+  } cases[] = {{1928, 1208, CameraView::kNarrow, kRpyNarrow1928},
+               {1928, 1208, CameraView::kWide, kRpyWide1928},
+               {1344, 760, CameraView::kNarrow, kRpyNarrow1344},
+               {1344, 760, CameraView::kWide, kRpyWide1344}};
   for (const auto& c : cases) {
     const double f = device_focal_length(c.width, c.height, c.view).value();
     const auto m =
@@ -228,8 +228,9 @@ TEST(CameraWarp, makes_the_transform_of_a_calibration_bit_for_bit) {
     EXPECT_EQ(std::memcmp(m.value().data(), wanted.data(), sizeof wanted), 0) << c.hex;
   }
   const Nv12Layout camera = device_frame(1928, 1208).value().layout;
-  EXPECT_EQ(model_transform(camera, {2648, 0, 0, 0, View::kNarrow}).value(), goldens()[1].narrow);
-  EXPECT_EQ(model_transform(camera, {567, 0, 0, 0, View::kWide}).value(), goldens()[1].wide);
+  EXPECT_EQ(model_transform(camera, {2648, 0, 0, 0, CameraView::kNarrow}).value(),
+            goldens()[1].narrow);
+  EXPECT_EQ(model_transform(camera, {567, 0, 0, 0, CameraView::kWide}).value(), goldens()[1].wide);
 }
 
 // --------------------------------------------------------------- every table against the oracle
@@ -587,14 +588,15 @@ TEST(CameraWarp, refuses_to_write_into_the_frame_it_reads) {
 TEST(CameraWarp, refuses_calibrations_that_are_no_numbers) {
   const Nv12Layout camera = device_frame(1928, 1208).value().layout;
   for (const double bad : {0.0, -1.0, HUGE_VAL, std::nan("")})
-    EXPECT_EQ(model_transform(camera, {bad, 0, 0, 0, View::kNarrow}).error().code, Code::kInvalid);
+    EXPECT_EQ(model_transform(camera, {bad, 0, 0, 0, CameraView::kNarrow}).error().code,
+              Code::kInvalid);
   for (const double bad : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
-    EXPECT_FALSE(model_transform(camera, {2648, bad, 0, 0, View::kNarrow}));
-    EXPECT_FALSE(model_transform(camera, {2648, 0, bad, 0, View::kNarrow}));
-    const auto yaw = model_transform(camera, {2648, 0, 0, bad, View::kNarrow});
+    EXPECT_FALSE(model_transform(camera, {2648, bad, 0, 0, CameraView::kNarrow}));
+    EXPECT_FALSE(model_transform(camera, {2648, 0, bad, 0, CameraView::kNarrow}));
+    const auto yaw = model_transform(camera, {2648, 0, 0, bad, CameraView::kNarrow});
     EXPECT_NE(yaw.error().message().find("yaw"), std::string::npos) << yaw.error().message();
   }
-  EXPECT_EQ(device_focal_length(1920, 1080, View::kNarrow).error().code, Code::kNotFound);
+  EXPECT_EQ(device_focal_length(1920, 1080, CameraView::kNarrow).error().code, Code::kNotFound);
   for (const int side : {0, 2, 5, -4, 8194}) {
     EXPECT_FALSE(device_frame(side, 4)) << side;
     EXPECT_FALSE(device_frame(4, side)) << side;

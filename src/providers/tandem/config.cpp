@@ -4,14 +4,11 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/mapped_file.h"
-#include "base/sha256.h"
-#include "host/provider_path.h"
+#include "host/config_file.h"
 
 namespace outrider::tandem {
 namespace {
 
-constexpr size_t kMostConfigBytes = 1 << 20;
 using C = TandemConfig;
 
 struct TextKey {
@@ -150,34 +147,14 @@ Result<TandemConfig> read_tandem_config(const Json& json) {
 
 Result<Side> read_side(const std::string& role, const std::string& path,
                        const std::string& provider) {
-  const auto fail = [&](const Error& error) {
-    return make_error(error.code, "%s %.200s: %.280s", role.c_str(), path.c_str(), error.text);
-  };
-  auto file = MappedFile::open(path.c_str());
+  auto file = host::read_config_file(path, provider);
   if (!file) return make_error(file.error().code, "%s: %s", role.c_str(), file.error().text);
-  if (file.value().size() > kMostConfigBytes)
-    return make_error(Code::kInvalid, "%s %.200s: %zu bytes, a configuration has at most %zu",
-                      role.c_str(), path.c_str(), file.value().size(), kMostConfigBytes);
-  const auto bytes = file.value().bytes();
-  Side side{role, path, {}, {}, provider, {}};
-  side.json.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  auto family = host::config_family(side.json);
-  if (!family) return fail(family.error());
-  side.family = family.value();
-  if (side.family == "tandem")
+  host::ConfigFile& f = file.value();
+  if (f.family == "tandem")
     return make_error(Code::kUnsupported,
-                      "%s %.200s: a tandem inside a tandem; allowed are the "
-                      "other families",
+                      "%s %.200s: a tandem inside a tandem; allowed are the other families",
                       role.c_str(), path.c_str());
-  if (side.provider.empty()) {
-    auto found = host::find_provider(side.family);
-    if (!found) return fail(found.error());
-    side.provider = found.value();
-  }
-  auto digest = sha256_hex(bytes);
-  if (!digest) return fail(digest.error());
-  side.digest = digest.value();
-  return side;
+  return Side{role, f.path, f.json, f.family, f.provider, f.digest};
 }
 
 }  // namespace outrider::tandem

@@ -1,0 +1,142 @@
+// The one exported symbol of provider_camera.so, and the ABI object of cameras before a runtime.
+#include "abi/provider.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "abi/probe.h"
+#include "outrider/ext/history.h"
+#include "outrider/ext/tandem.h"
+#include "providers/camera/camera_runtime.h"
+
+namespace outrider::camera {
+namespace {
+
+struct Published {
+  std::unique_ptr<CameraRuntime> runtime;
+  std::string description;
+  outrider_status_v1 status{};
+};
+
+CameraRuntime& runtime_of(void* self) {
+  return *static_cast<Published*>(self)->runtime;
+}
+using Verbs = abi::ModelVerbs<runtime_of>;
+
+const void* table_behind(const CameraRuntime& runtime, uint64_t id) {
+  const void* table = nullptr;
+  return abi::query_extension(&runtime.behind(), id, 1, &table) == 0 ? table : nullptr;
+}
+
+// ---- status: the cameras' own counters, then those of what stands behind
+// -------------------------
+
+uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
+  const CameraRuntime& runtime = runtime_of(self);
+  const CameraRuntime::Counters& c = runtime.counters();
+  const abi::Counter rows[] = {{"warps", &c.warps},
+                               {"refused_frames", &c.refused_frames},
+                               {"dropped_frames", &c.dropped_frames},
+                               {"transforms_computed", &c.computed},
+                               {"ns_warp", &c.ns_warp}};
+  const uint64_t own = abi::read_counters(rows, out, capacity);
+  const auto* behind =
+      static_cast<const outrider_status_v1*>(table_behind(runtime, OUTRIDER_EXT_STATUS));
+  if (behind == nullptr) return own;
+  const bool room = out != nullptr && capacity > own;
+  return own + behind->read(behind->self, room ? out + own : nullptr, room ? capacity - own : 0);
+}
+const char* status_describe(void* self) {
+  return static_cast<Published*>(self)->description.c_str();
+}
+
+// ---- building
+// ------------------------------------------------------------------------------------
+
+bool add_port(frt_runtime_builder b, const char* name, uint32_t modality, uint32_t dtype,
+              const int64_t* shape, uint32_t rank) {
+  return frt_runtime_builder_add_port(b, name, modality, dtype, FRT_LAYOUT_FLAT, FRT_PORT_IN,
+                                      FRT_UPDATE_STAGED, 1, shape, rank, 0, nullptr, 0, 0) == 0;
+}
+
+bool add_ports(frt_runtime_builder b, const CameraRuntime& runtime) {
+  const frt_model_runtime_v1& rt = runtime.behind();
+  constexpr int64_t kTransforms[] = {2, 3, 3};
+  const auto frame_bytes = static_cast<int64_t>(runtime.config().frame_bytes);
+  bool ok = true;
+  for (uint32_t i = 0; ok && i < rt.n_ports; ++i) {
+    const frt_runtime_port_desc& p = rt.ports[i];
+    ok = i == runtime.transforms_port()
+             ? add_port(b, "transforms", FRT_MODALITY_TENSOR, FRT_DTYPE_F32, kTransforms, 3)
+             : frt_runtime_builder_add_port(b, p.name, p.modality, p.dtype, p.layout, p.direction,
+                                            p.update, p.required, p.shape, p.rank,
+                                            p.cadence_hint_hz, nullptr, 0, 0) == 0;
+  }
+  return ok && add_port(b, "frame_narrow", FRT_MODALITY_TENSOR, FRT_DTYPE_U8, &frame_bytes, 1) &&
+         add_port(b, "frame_wide", FRT_MODALITY_TENSOR, FRT_DTYPE_U8, &frame_bytes, 1);
+}
+
+bool add_stages(frt_runtime_builder b, const CameraRuntime& runtime, void* self) {
+  const auto plan = abi::query_plan(&runtime.behind());
+  if (!plan || plan.value() == nullptr) return true;  // step only
+  bool ok = true;
+  for (const host::Stage& s : runtime.stages().stages())
+    ok = ok && frt_runtime_builder_add_generic_stage(b, s.name.c_str(), FRT_EXECUTOR_OPAQUE,
+                                                     s.executor_ref, s.after.data(),
+                                                     static_cast<uint32_t>(s.after.size())) == 0;
+  return ok && frt_runtime_builder_set_generic_stage_runner(b, self, Verbs::run_stage) == 0;
+}
+
+// What can change a result: what stands behind, the layout, the sampling. Not the kernels: all give
+// the same bytes.
+bool add_identity(frt_runtime_builder b, const CameraRuntime& runtime) {
+  char hex[32], layout[96];
+  const Nv12Layout& c = runtime.config().layout;
+  std::snprintf(hex, sizeof hex, "%016" PRIx64, runtime.behind().exp->fingerprint);
+  std::snprintf(layout, sizeof layout, "%dx%d stride %d uv %lld", c.width, c.height, c.stride,
+                static_cast<long long>(c.uv_offset));
+  const std::pair<const char*, std::string> pairs[] = {
+      {"provider", "outrider_camera"},
+      {"model_family", "camera"},
+      {"runtime_config_sha256", runtime.file().digest},
+      {"runtime_fingerprint", hex},
+      {"port", runtime.config().port},
+      {"camera", layout},
+      {"sampling", warp_sampling_name(runtime.config().sampling)}};
+  bool ok = true;
+  for (const auto& [key, value] : pairs)
+    ok = ok && frt_runtime_builder_add_identity(b, key, value.c_str()) == 0;
+  return ok;
+}
+
+Result<frt_model_runtime_v1*> open_camera(const Json& json) {
+  auto config = read_camera_config(json);
+  if (!config) return config.error();
+  auto runtime = CameraRuntime::open(config.value());
+  if (!runtime) return runtime.error();
+  auto published = std::make_unique<Published>();
+  published->runtime = std::move(runtime.value());
+  published->description = published->runtime->describe();
+  published->status = {1, sizeof published->status, published.get(), status_read, status_describe};
+  abi::MetadataBuilder builder;
+  frt_runtime_builder b = builder.get();
+  if (b == nullptr) return make_error(Code::kNoMemory, "camera: out of memory");
+  if (!add_identity(b, *published->runtime) || !add_ports(b, *published->runtime) ||
+      !add_stages(b, *published->runtime, published.get()) ||
+      frt_runtime_builder_set_manifest(b, published->description.c_str()) != 0)
+    return make_error(Code::kInvalid, "camera: %s", abi::builder_error(b));
+  std::vector<abi::ExtensionTable> tables = {{OUTRIDER_EXT_STATUS, 1, &published->status}};
+  for (const uint64_t id : {OUTRIDER_EXT_HISTORY, OUTRIDER_EXT_TANDEM})
+    if (const void* table = table_behind(*published->runtime, id); table != nullptr)
+      tables.push_back({id, 1, table});
+  return abi::publish(builder, std::move(published), Verbs::kTable, tables);
+}
+
+}  // namespace
+}  // namespace outrider::camera
+
+extern "C" __attribute__((visibility("default"))) int frt_model_runtime_open_v1(
+    const char* config_json, frt_model_runtime_v1** out) {
+  constexpr outrider::abi::Family kFamilies[] = {{"camera", outrider::camera::open_camera}};
+  return outrider::abi::open_provider(config_json, out, kFamilies);
+}
