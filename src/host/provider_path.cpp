@@ -90,7 +90,7 @@ Result<std::string> config_family(std::string_view config_json) {
   if (family == nullptr || !family->is_string())
     return make_error(Code::kInvalid,
                       "configuration: model_family is missing or no string; "
-                      "allowed are pi0, llm, mllm, onnx, remote, tandem");
+                      "allowed are pi0, llm, mllm, onnx, remote, tandem, camera");
   return family->text();
 }
 
