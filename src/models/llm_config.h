@@ -6,7 +6,7 @@
 
 namespace outrider {
 
-enum class LlmArch : uint8_t { kLlama, kQwen2, kQwen3, kGemma, kGemma2, kGemma3 };
+enum class LlmArch : uint8_t { kLlama, kQwen2, kQwen3, kGemma, kGemma2, kGemma3, kQwen2Vl };
 const char* llm_arch_name(LlmArch arch);
 
 struct LlmConfig {
@@ -17,8 +17,10 @@ struct LlmConfig {
   // Positions of global layers are divided by rope_factor; local layers have their own base.
   double rope_base = 10000, rope_factor = 1, rope_base_local = 10000;
   bool adjacent_pairs = false;  // rotary pairs (2j, 2j + 1) as the file has them, else (j, j + d/2)
-  int64_t window = 0;           // keys that a local layer sees; 0: every layer is global
-  int64_t pattern = 0;          // layer i is local unless (i + 1) % pattern == 0
+  // Rotary pairs that turn by time, row and column of a token; all 0: by its position.
+  int64_t sections[3] = {0, 0, 0};
+  int64_t window = 0;   // keys that a local layer sees; 0: every layer is global
+  int64_t pattern = 0;  // layer i is local unless (i + 1) % pattern == 0
   float attention_scale = 1;
   float attention_cap = 0, logit_cap = 0;  // 0: none
   float embed_scale = 1;
@@ -27,6 +29,7 @@ struct LlmConfig {
 
   int64_t q_width() const { return n_heads * head_dim; }
   int64_t kv_width() const { return n_kv_heads * head_dim; }
+  bool has_sections() const { return sections[0] + sections[1] + sections[2] > 0; }
   bool is_local(int64_t layer) const { return window > 0 && (layer + 1) % pattern != 0; }
 };
 

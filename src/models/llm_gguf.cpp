@@ -24,6 +24,7 @@ constexpr ArchRow kArchs[] = {
     {LlmArch::kGemma, "gemma", false, false, false, true, 0},
     {LlmArch::kGemma2, "gemma2", false, false, true, true, 2},
     {LlmArch::kGemma3, "gemma3", false, true, true, true, 6},
+    {LlmArch::kQwen2Vl, "qwen2vl", false, false, false, false, 0},
 };
 
 const ArchRow* find_arch(const GgufFile& file) {
@@ -54,6 +55,7 @@ class ConfigReader {
     OUTRIDER_TRY(read_sizes());
     OUTRIDER_TRY(read_numbers());
     OUTRIDER_TRY(read_window());
+    OUTRIDER_TRY(read_sections());
     config_.embed_scale = arch_.gemma ? std::sqrt(static_cast<float>(config_.width)) : 1;
     config_.attention_scale = 1.0f / std::sqrt(static_cast<float>(scaled_by()));
     const GgufTensor* embed = file_.tensor("token_embd.weight");
@@ -204,6 +206,25 @@ class ConfigReader {
     config_.pattern =
         size_.optional(prefix_ + "attention.sliding_window_pattern", arch_.pattern, kMaxPattern);
     return size_.ok() ? Result<void>() : size_.failure();
+  }
+
+  Result<void> read_sections() {
+    if (arch_.arch != LlmArch::kQwen2Vl) return {};
+    const std::string key = prefix_ + "rope.dimension_sections";
+    const auto sections = file_.numbers(key);
+    if (!sections) return sections.error();
+    const auto& s = sections.value();
+    const double half = static_cast<double>(config_.head_dim / 2);
+    bool fits = s.size() == 4 && s[3] == 0 && s[0] + s[1] + s[2] == half;
+    for (size_t i = 0; fits && i < 3; ++i) {
+      fits = s[i] >= 0 && s[i] == std::floor(s[i]);
+      config_.sections[i] = fits ? static_cast<int64_t>(s[i]) : 0;
+    }
+    if (fits) return {};
+    return make_error(Code::kNotFound,
+                      "%s: %s has %zu numbers, allowed are 4: time, rows, columns, 0, which sum up "
+                      "to half a head, %g",
+                      file_.path().c_str(), key.c_str(), s.size(), half);
   }
 
   const GgufFile& file_;

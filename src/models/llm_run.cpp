@@ -1,6 +1,7 @@
 #include "models/llm_run.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.h"
 
@@ -31,7 +32,7 @@ void add(Ops& ops, View<float> x, View<float> t) noexcept {
 
 // Counts of values per buffer, so that the plan and the taking cannot disagree.
 struct LlmRun::Sizes {
-  size_t width, qkv, att, mlp, chunk, n_ctx, vocab, n_layers, cache_bytes;
+  size_t width, qkv, att, mlp, chunk, n_ctx, vocab, n_layers, cache_bytes, turns;
 
   Sizes(const LlmModel& model, const Ops& ops, const Options& options) {
     const LlmConfig& c = model.config;
@@ -42,6 +43,7 @@ struct LlmRun::Sizes {
     qkv = rows(c.q_width() + 2 * c.kv_width());
     att = rows(c.q_width());
     mlp = rows(c.mlp);
+    turns = c.has_sections() ? rows(c.head_dim / 2) : 0;
     chunk = static_cast<size_t>(options.chunk);
     n_ctx = static_cast<size_t>(options.n_ctx);
     vocab = static_cast<size_t>(c.vocab);
@@ -53,7 +55,7 @@ struct LlmRun::Sizes {
   size_t total_bytes() const {
     const auto floats = [](size_t n) { return Arena::cost<float>(n); };
     return 2 * floats(width) + floats(qkv) + floats(att) + floats(mlp) + floats(vocab) +
-           Arena::cost<int32_t>(n_ctx) + 2 * Arena::cost<int32_t>(chunk) +
+           2 * floats(turns) + Arena::cost<int32_t>(n_ctx) + 2 * Arena::cost<int32_t>(chunk) +
            Arena::cost<KvCache>(n_layers) + n_layers * Arena::cost<std::byte>(cache_bytes);
   }
 };
@@ -86,6 +88,8 @@ void LlmRun::take_views(const Sizes& sizes) {
   qkv_ = arena_.take<float>(sizes.qkv).data();
   att_ = arena_.take<float>(sizes.att).data();
   mlp_ = arena_.take<float>(sizes.mlp).data();
+  cos_ = arena_.take<float>(sizes.turns).data();
+  sin_ = arena_.take<float>(sizes.turns).data();
   logits_ = arena_.take<float>(sizes.vocab);
   ids_ = arena_.take<int32_t>(sizes.n_ctx);
   visible_ = arena_.take<int32_t>(sizes.chunk);
@@ -103,10 +107,12 @@ int64_t LlmRun::begin(std::span<const int32_t> ids) noexcept {
   int64_t shared = 0;
   if (options_.reuse) {
     const int64_t most = std::min<int64_t>(n_past_, static_cast<int64_t>(ids.size()) - 1);
-    while (shared < most && ids_[static_cast<size_t>(shared)] == ids[static_cast<size_t>(shared)])
+    while (shared < most && ids_[static_cast<size_t>(shared)] == ids[static_cast<size_t>(shared)] &&
+           ids[static_cast<size_t>(shared)] != kPictureId)
       ++shared;
   }
-  n_past_ = shared;
+  // Only words were kept: each took a position.
+  n_past_ = position_ = shared;
   return shared;
 }
 
@@ -117,16 +123,78 @@ bool LlmRun::append(std::span<const int32_t> ids, bool with_logits,
     const auto part = ids.first(std::min(ids.size(), static_cast<size_t>(options_.chunk)));
     const auto n = static_cast<int64_t>(part.size());
     embed(part);
-    for (size_t i = 0; i < model_->layers.size(); ++i) {
-      if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) return false;
-      layer(i, n);
-    }
+    place_text(n);
+    if (!layers(n, cancel)) return false;
     std::copy(part.begin(), part.end(), ids_.begin() + n_past_);
     n_past_ += n;
+    position_ += n;
     ids = ids.subspan(part.size());
     if (ids.empty() && with_logits) compute_logits(n - 1);
   }
   return true;
+}
+
+bool LlmRun::append(const LlmPicture& picture, bool with_logits,
+                    const std::atomic<bool>* cancel) noexcept {
+  const View<const float>& tokens = picture.tokens;
+  OUTRIDER_ASSERT(tokens.rows >= 1 && n_past_ + tokens.rows <= options_.n_ctx);
+  OUTRIDER_ASSERT(tokens.cols == model_->config.width && picture.columns >= 1);
+  OUTRIDER_ASSERT(tokens.rows % picture.columns == 0);
+  OUTRIDER_ASSERT(!picture.both_ways || tokens.rows <= options_.chunk);
+  for (int64_t first = 0; first < tokens.rows;) {
+    const int64_t n = std::min(tokens.rows - first, options_.chunk);
+    for (int64_t i = 0; i < n; ++i)
+      std::copy_n(tokens.row(first + i), tokens.cols, x_ + i * tokens.cols);
+    place_picture(picture, first, n);
+    if (!layers(n, cancel)) return false;
+    std::fill_n(ids_.begin() + n_past_, n, kPictureId);
+    n_past_ += n;
+    first += n;
+    if (first == tokens.rows && with_logits) compute_logits(n - 1);
+  }
+  position_ += model_->config.has_sections()
+                   ? std::max(picture.columns, tokens.rows / picture.columns)
+                   : tokens.rows;
+  return true;
+}
+
+bool LlmRun::layers(int64_t n, const std::atomic<bool>* cancel) noexcept {
+  for (size_t i = 0; i < model_->layers.size(); ++i) {
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) return false;
+    layer(i, n);
+  }
+  return true;
+}
+
+// Row of the chunk: which keys it sees and how it is turned.
+void LlmRun::place_text(int64_t n) noexcept {
+  for (int64_t r = 0; r < n; ++r) {
+    visible_[static_cast<size_t>(r)] = static_cast<int32_t>(n_past_ + r + 1);
+    turn(r, position_ + r, position_ + r, position_ + r);
+  }
+}
+
+void LlmRun::place_picture(const LlmPicture& picture, int64_t first, int64_t n) noexcept {
+  for (int64_t r = 0; r < n; ++r) {
+    visible_[static_cast<size_t>(r)] =
+        static_cast<int32_t>(n_past_ + (picture.both_ways ? n : r + 1));
+    const int64_t token = first + r;
+    turn(r, position_, position_ + token / picture.columns, position_ + token % picture.columns);
+  }
+}
+
+// The frequencies go on from one section into the next.
+void LlmRun::turn(int64_t row, int64_t time, int64_t line, int64_t column) noexcept {
+  const LlmConfig& c = model_->config;
+  if (!c.has_sections()) return;
+  const int64_t half = c.head_dim / 2;
+  float *cos = cos_ + row * half, *sin = sin_ + row * half;
+  int64_t j = 0;
+  for (const auto& [n, at] :
+       {std::pair{c.sections[0], time}, {c.sections[1], line}, {c.sections[2], column}}) {
+    const float *cos_at = rope_.cos(at, 1).data, *sin_at = rope_.sin(at, 1).data;
+    for (const int64_t end = j + n; j < end; ++j) cos[j] = cos_at[j], sin[j] = sin_at[j];
+  }
 }
 
 void LlmRun::embed(std::span<const int32_t> ids) noexcept {
@@ -202,15 +270,17 @@ void LlmRun::attend(size_t i, int64_t n) noexcept {
   const auto head_dim = static_cast<int32_t>(c.head_dim);
   View<float> q, k, v;
   project(model_->layers[i], {y_, n, c.width}, q, k, v);
-  ops_->rope(q, head_dim, rope.cos(n_past_, n), rope.sin(n_past_, n));
-  ops_->rope(k, head_dim, rope.cos(n_past_, n), rope.sin(n_past_, n));
-  ops_->kv_store(caches_[i], n_past_, k, v);
-  for (int64_t r = 0; r < n; ++r) {
-    const int64_t seen = n_past_ + r + 1;
-    visible_[static_cast<size_t>(r)] = static_cast<int32_t>(seen);
-    first_[static_cast<size_t>(r)] =
-        static_cast<int32_t>(std::max<int64_t>(0, local ? seen - c.window : 0));
+  View<const float> cos = rope.cos(n_past_, n), sin = rope.sin(n_past_, n);
+  if (c.has_sections()) {
+    cos = {cos_, n, c.head_dim / 2};
+    sin = {sin_, n, c.head_dim / 2};
   }
+  ops_->rope(q, head_dim, cos, sin);
+  ops_->rope(k, head_dim, cos, sin);
+  ops_->kv_store(caches_[i], n_past_, k, v);
+  for (int64_t r = 0; local && r < n; ++r)
+    first_[static_cast<size_t>(r)] =
+        static_cast<int32_t>(std::max<int64_t>(0, n_past_ + r + 1 - c.window));
   AttentionArgs args;
   args.q = q;
   args.n_heads = static_cast<int32_t>(c.n_heads);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/assert.h"
 #include "models/llm_weights.h"
 #include "models/pi_gguf_keys.h"
 #include "models/synthetic_file.h"
@@ -40,8 +41,17 @@ void add_keys(SyntheticFile& file, const SyntheticLlm& what, const LlmConfig& c)
   if (c.window > 0) keys.add_u32(prefix + "attention.sliding_window", uint32_t(c.window));
   if (c.attention_cap > 0) keys.add_f32(prefix + "attn_logit_softcapping", c.attention_cap);
   if (c.logit_cap > 0) keys.add_f32(prefix + "final_logit_softcapping", c.logit_cap);
+  if (c.has_sections()) {
+    int32_t sections[4] = {};
+    for (size_t i = 0; i < 3; ++i) sections[i] = static_cast<int32_t>(c.sections[i]);
+    keys.add_i32s(prefix + "rope.dimension_sections", sections);
+  }
   const std::pair<const char*, int32_t> turns[] = {{"eot", what.end_of_turn}};
-  add_vocab_keys(keys, synthetic_vocab(c.vocab), turns);
+  SpmVocab vocab = synthetic_vocab(c.vocab);
+  OUTRIDER_ASSERT(what.control_pieces.size() <= 62);
+  for (size_t i = 0; i < what.control_pieces.size(); ++i)
+    vocab.pieces[4 + i] = {what.control_pieces[i], 0, PieceType::kControl};
+  add_vocab_keys(keys, vocab, turns);
   keys.add_string("tokenizer.chat_template", kChatTemplate);
 }
 
@@ -64,7 +74,7 @@ void add_layer(SyntheticFile& file, const std::string& blk, const LlmConfig& c) 
   matrix("attn_q", c.width, c.q_width(), 1.3f);
   matrix("attn_k", c.width, c.kv_width(), 1.3f);
   matrix("attn_v", c.width, c.kv_width(), 1);
-  if (c.arch == LlmArch::kQwen2) {
+  if (c.arch == LlmArch::kQwen2 || c.arch == LlmArch::kQwen2Vl) {
     file.vector(blk + "attn_q.bias", c.q_width(), {0.3f});
     file.vector(blk + "attn_k.bias", c.kv_width(), {0.3f});
     file.vector(blk + "attn_v.bias", c.kv_width(), {0.3f});
@@ -95,10 +105,14 @@ LlmConfig synthetic_llm_config(const SyntheticLlm& what) {
   c.qk_norm = what.arch == LlmArch::kQwen3 || what.arch == LlmArch::kGemma3;
   c.post_norms = what.arch == LlmArch::kGemma2 || what.arch == LlmArch::kGemma3;
   c.tied = is_gemma(what.arch);
+  if (what.arch == LlmArch::kQwen2Vl) {
+    c.sections[0] = c.head_dim / 8;
+    c.sections[1] = c.sections[2] = c.head_dim * 3 / 16;
+  }
   return c;
 }
 
-Result<void> write_synthetic_llm(const SyntheticLlm& what, const char* path) {
+Result<OutputFile> stage_synthetic_llm(const SyntheticLlm& what, const char* path) {
   if (!dtype_info(what.dtype).can_be_weight)
     return make_error(Code::kUnsupported, "synthetic model: element type %s cannot be a weight",
                       dtype_info(what.dtype).name.data());
@@ -113,7 +127,11 @@ Result<void> write_synthetic_llm(const SyntheticLlm& what, const char* path) {
   file.vector("output_norm.weight", c.width, {0.1f, 1.0f});
   if (!c.tied) file.matrix("output.weight", type, c.width, c.vocab, 3);
   for (int64_t i = 0; i < c.n_layers; ++i) add_layer(file, "blk." + std::to_string(i) + ".", c);
-  auto staged = file.stage(path);
+  return file.stage(path);
+}
+
+Result<void> write_synthetic_llm(const SyntheticLlm& what, const char* path) {
+  auto staged = stage_synthetic_llm(what, path);
   if (!staged) return staged.error();
   return staged.value().commit();
 }
