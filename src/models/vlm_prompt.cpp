@@ -4,6 +4,7 @@
 #include <string>
 
 #include "models/llm_run.h"
+#include "models/vlm_weights.h"
 
 namespace outrider {
 namespace {
@@ -24,7 +25,45 @@ Result<int32_t> need_newlines(const LanguageTokenizer& tokenizer, const char* le
   return id >= 0 ? Result<int32_t>(id) : need(tokenizer, plain, shown);
 }
 
+// Which text model reads the tokens of which projector.
+LlmArch reader_of(VlmKind kind) {
+  switch (kind) {
+    case VlmKind::kGemma3:
+      return LlmArch::kGemma3;
+    case VlmKind::kQwen25Vl:
+      return LlmArch::kQwen2Vl;
+    case VlmKind::kIdefics3:
+      break;
+  }
+  return LlmArch::kLlama;
+}
+
 }  // namespace
+
+Result<void> check_vlm_pair(const GgufFile& text, const GgufFile& vision,
+                            const LanguageTokenizer& tokenizer) {
+  const auto reader = read_llm_config(text);
+  if (!reader) return reader.error();
+  const auto config = read_vlm_config(vision);
+  if (!config) return config.error();
+  const LlmArch wanted = reader_of(config.value().kind);
+  if (reader.value().arch != wanted)
+    return make_error(Code::kUnsupported,
+                      "%.200s is of architecture %s, but %.200s has the projector %s, whose tokens "
+                      "%s reads",
+                      text.path().c_str(), llm_arch_name(reader.value().arch),
+                      vision.path().c_str(), vlm_kind_name(config.value().kind),
+                      llm_arch_name(wanted));
+  if (reader.value().width != config.value().out_width)
+    return make_error(Code::kShape,
+                      "%.200s: clip.vision.projection_dim is %lld, but %.200s has "
+                      "embedding_length %lld: they do not belong together",
+                      vision.path().c_str(), static_cast<long long>(config.value().out_width),
+                      text.path().c_str(), static_cast<long long>(reader.value().width));
+  const auto pieces = VlmPieces::find(config.value(), tokenizer);
+  if (pieces) return {};
+  return make_error(pieces.error().code, "%.200s: %s", text.path().c_str(), pieces.error().text);
+}
 
 Result<VlmPieces> VlmPieces::find(const VlmConfig& config, const LanguageTokenizer& tokenizer) {
   VlmPieces pieces;

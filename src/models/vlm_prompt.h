@@ -33,6 +33,11 @@ class VlmPieces {
   std::vector<std::vector<int32_t>> tiles_;
 };
 
+// Do the two files belong together: architecture and projector, widths, pieces? Errors, naming both
+// files: kUnsupported, kShape, kNotFound; those of read_llm_config and read_vlm_config.
+Result<void> check_vlm_pair(const GgufFile& text, const GgufFile& vision,
+                            const LanguageTokenizer& tokenizer);
+
 // Tokens that follow each other and are evaluated alike.
 struct VlmSegment {
   int64_t n = 0;        // tokens

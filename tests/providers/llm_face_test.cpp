@@ -28,7 +28,7 @@ TEST(LlmConform, both_plans_of_every_architecture_pass_the_contract_suite) {
   host::ConformOptions options;
   options.strict = true;
   for (const LlmArch arch : {LlmArch::kLlama, LlmArch::kQwen2, LlmArch::kQwen3, LlmArch::kGemma,
-                             LlmArch::kGemma2, LlmArch::kGemma3}) {
+                             LlmArch::kGemma2, LlmArch::kGemma3, LlmArch::kQwen2Vl}) {
     for (const char* plan : {"staged", "infer"}) {
       LlmSpec spec = tiny(R"("plan":")" + std::string(plan) + '"');
       spec.model = tiny_llm({.arch = arch});

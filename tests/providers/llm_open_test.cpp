@@ -74,7 +74,9 @@ TEST(LlmOpen, optional_keys_know_their_choices) {
                           R"("numerics":"peer")", R"("rt_priority":100)"})
     EXPECT_EQ(open_code(config_json(tiny(bad))), FRT_ERR_INVALID) << bad;
   EXPECT_EQ(open_code(replaced(config_json(tiny()), "\"cpu\"", "\"cuda\"")), FRT_ERR_UNSUPPORTED);
-  EXPECT_EQ(open_code(replaced(config_json(tiny()), "\"llm\"", "\"mllm\"")), FRT_ERR_UNSUPPORTED);
+  EXPECT_EQ(open_code(replaced(config_json(tiny()), "\"llm\"", "\"mllm\"")), FRT_ERR_INVALID)
+      << "mmproj_path is missing";
+  EXPECT_EQ(open_code(replaced(config_json(tiny()), "\"llm\"", "\"vlm\"")), FRT_ERR_UNSUPPORTED);
 }
 
 TEST(LlmOpen, files_that_are_no_text_model_get_their_code) {

@@ -14,11 +14,11 @@
 namespace outrider::test {
 
 struct GgufEdit {
-  std::string key;                // taken out, or
-  std::optional<uint32_t> value;  // given this value (added where it is absent), or
-  std::string text;               // this one
-  std::string tensor;             // taken out, or
-  bool longer = false;            // given one row more
+  std::string key = {};                // taken out, or
+  std::optional<uint32_t> value = {};  // given this value (added where it is absent), or
+  std::string text = {};               // this one
+  std::string tensor = {};             // taken out, or
+  bool longer = false;                 // given one row more
 };
 
 namespace detail {

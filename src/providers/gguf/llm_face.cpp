@@ -2,6 +2,9 @@
 
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
+
+#include "providers/gguf/vlm_session.h"
 
 namespace outrider {
 namespace {
@@ -14,31 +17,72 @@ std::string six_digits(float value) {
 
 }  // namespace
 
-Result<std::unique_ptr<LlmFace>> LlmFace::open(const LlmOpenConfig& config,
-                                               std::shared_ptr<const LlmFiles> files) {
-  auto session = LlmSession::open(config, std::move(files));
+Result<std::unique_ptr<LlmFace>> LlmFace::open(const LlmOpenConfig& config) {
+  Result<std::unique_ptr<LlmSession>> session = [&]() -> Result<std::unique_ptr<LlmSession>> {
+    if (config.sees()) {
+      auto files = open_vlm_files(config);
+      if (!files) return files.error();
+      return VlmSession::open(config, files.value());
+    }
+    auto files = open_llm_files(config);
+    if (!files) return files.error();
+    return LlmSession::open(config, files.value());
+  }();
   if (!session) return session.error();
   return std::unique_ptr<LlmFace>(new LlmFace(std::move(session.value())));
 }
 
+LlmFace::LlmFace(std::unique_ptr<LlmSession> session) : session_(std::move(session)) {
+  const LlmOpenConfig& c = session_->open_config();
+  if (c.sees()) ports_.push_back({LlmRole::kImages, "images", true});
+  ports_.push_back({LlmRole::kPrompt, "prompt", true});
+  ports_.push_back({LlmRole::kText, "text", false});
+  if (c.staged) {
+    ports_.push_back({LlmRole::kNextToken, "next_token", false});
+    ports_.push_back({LlmRole::kLogits, "logits", false});
+    ports_.push_back({LlmRole::kIsEog, "is_eog", false});
+  }
+  if (c.sees() ? c.tokens_port : c.staged) ports_.push_back({LlmRole::kTokens, "tokens", true});
+  for (size_t i = 0; i < ports_.size(); ++i) {
+    std::string& list = ports_[i].is_input ? inputs_ : outputs_;
+    list +=
+        (list.empty() ? "" : ", ") + std::string(ports_[i].name) + " (" + std::to_string(i) + ")";
+  }
+}
+
 // ---- inputs -------------------------------------------------------------------------------------
+
+Code LlmFace::refuse_port(const char* verb, uint32_t port, bool inputs) noexcept {
+  return session_->fail(Code::kInvalid, "%s: port %u is no %s; %s are %s", verb, port,
+                        inputs ? "input" : "output", inputs ? "inputs" : "outputs",
+                        (inputs ? inputs_ : outputs_).c_str());
+}
+
+Code LlmFace::stage(const LlmPort& port, std::span<const std::byte> bytes) noexcept {
+  switch (port.role) {
+    case LlmRole::kImages:
+      return session_->stage_pictures(bytes);
+    case LlmRole::kPrompt:
+      return session_->stage_prompt({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    default:
+      return session_->stage_ids(bytes);
+  }
+}
 
 Code LlmFace::set_input(uint32_t port, const void* data, uint64_t bytes) noexcept {
   LlmSession& s = *session_;
-  if (port != kPrompt && !(port == kTokens && staged()))
-    return s.fail(Code::kInvalid, "set_input: port %u is no input; inputs are prompt (0)%s", port,
-                  staged() ? " and tokens (5)" : "");
+  if (port >= ports_.size() || !ports_[port].is_input) return refuse_port("set_input", port, true);
   s.drop_outputs();
-  Code code = Code::kOk;
-  if (data == nullptr && bytes > 0) {
-    s.drop_input();
-    code = s.fail(Code::kInvalid, "set_input: port %u: data is NULL for %llu bytes", port,
-                  static_cast<unsigned long long>(bytes));
-  } else if (port == kPrompt) {
-    code = s.stage_prompt({static_cast<const char*>(data), static_cast<size_t>(bytes)});
+  if (ports_[port].role == LlmRole::kImages) {
+    s.drop_pictures();
   } else {
-    code = s.stage_ids({static_cast<const std::byte*>(data), static_cast<size_t>(bytes)});
+    s.drop_prompt();
   }
+  const Code code =
+      data == nullptr && bytes > 0
+          ? s.fail(Code::kInvalid, "set_input: %s (port %u): data is NULL for %llu bytes",
+                   ports_[port].name, port, static_cast<unsigned long long>(bytes))
+          : stage(ports_[port], {static_cast<const std::byte*>(data), static_cast<size_t>(bytes)});
   if (code == Code::kOk) {
     s.clear_error();
   } else {
@@ -117,24 +161,27 @@ Code LlmFace::get_output(uint32_t port, void* out, uint64_t capacity, uint64_t* 
   const LlmSession& s = *session_;
   if (written == nullptr) return session_->fail(Code::kInvalid, "get_output: written is NULL");
   *written = 0;
-  if (port == kText) return get_text(out, capacity, written);
-  if (staged() && port == kNextToken) {
-    if (!s.token_ready()) return not_ready("next_token");
-    const int32_t token = s.next_token();
-    return copy("next_token", &token, sizeof token, out, capacity, written);
+  if (port >= ports_.size() || ports_[port].is_input) return refuse_port("get_output", port, false);
+  const char* name = ports_[port].name;
+  switch (ports_[port].role) {
+    case LlmRole::kNextToken: {
+      if (!s.token_ready()) return not_ready(name);
+      const int32_t token = s.next_token();
+      return copy(name, &token, sizeof token, out, capacity, written);
+    }
+    case LlmRole::kIsEog: {
+      if (!s.token_ready()) return not_ready(name);
+      const int32_t eog = s.is_eog() ? 1 : 0;
+      return copy(name, &eog, sizeof eog, out, capacity, written);
+    }
+    case LlmRole::kLogits: {
+      if (!s.logits_ready()) return not_ready(name);
+      const auto logits = s.logits();
+      return copy(name, logits.data(), logits.size_bytes(), out, capacity, written);
+    }
+    default:
+      return get_text(out, capacity, written);
   }
-  if (staged() && port == kIsEog) {
-    if (!s.token_ready()) return not_ready("is_eog");
-    const int32_t eog = s.is_eog() ? 1 : 0;
-    return copy("is_eog", &eog, sizeof eog, out, capacity, written);
-  }
-  if (staged() && port == kLogits) {
-    if (!s.logits_ready()) return not_ready("logits");
-    const auto logits = s.logits();
-    return copy("logits", logits.data(), logits.size_bytes(), out, capacity, written);
-  }
-  return session_->fail(Code::kInvalid, "get_output: port %u is no output; outputs are text (1)%s",
-                        port, staged() ? ", next_token (2), logits (3) and is_eog (4)" : "");
 }
 
 // ---- facts --------------------------------------------------------------------------------------
@@ -142,22 +189,26 @@ Code LlmFace::get_output(uint32_t port, void* out, uint64_t capacity, uint64_t* 
 std::vector<std::pair<std::string, std::string>> LlmFace::identity() const {
   const LlmOpenConfig& c = session_->open_config();
   std::vector<std::pair<std::string, std::string>> pairs = {
-      {"provider", "outrider"},
-      {"model_family", "llm"},
-      {"model_path", c.model_path},
-      {"weights_sha256", session_->files().sha256},
-      {"backend", c.backend},
-      {"n_ctx", std::to_string(c.n_ctx)},
-      {"n_threads", std::to_string(c.n_threads)},
-      {"temp", six_digits(c.temp)},
-      {"top_k", std::to_string(c.top_k)},
-      {"top_p", six_digits(c.top_p)},
-      {"seed", std::to_string(c.seed)},
-      {"max_tokens", std::to_string(c.max_tokens)},
-      {"stage_plan", c.staged ? "staged_decode" : "full"}};
+      {"provider", "outrider"}, {"model_family", c.family()}, {"model_path", c.model_path}};
+  if (c.sees()) pairs.emplace_back("mmproj_path", c.mmproj_path);
+  pairs.emplace_back("weights_sha256", session_->files().sha256);
+  if (c.sees()) pairs.emplace_back("mmproj_sha256", session_->vision_sha256());
+  for (auto& [key, value] : std::initializer_list<std::pair<const char*, std::string>>{
+           {"backend", c.backend},
+           {"n_ctx", std::to_string(c.n_ctx)},
+           {"n_threads", std::to_string(c.n_threads)},
+           {"temp", six_digits(c.temp)},
+           {"top_k", std::to_string(c.top_k)},
+           {"top_p", six_digits(c.top_p)},
+           {"seed", std::to_string(c.seed)},
+           {"max_tokens", std::to_string(c.max_tokens)},
+           {"stage_plan", c.staged ? "staged_decode" : "full"}})
+    pairs.emplace_back(key, value);
   const LlmOpenConfig defaults;
   if (c.numerics != defaults.numerics) pairs.emplace_back("numerics", choice_name(c.numerics));
   if (c.precision != defaults.precision) pairs.emplace_back("precision", choice_name(c.precision));
+  if (c.any_sizes) pairs.emplace_back("image_sizes", "any");
+  if (c.tokens_port) pairs.emplace_back("tokens_port", "on");
   return pairs;
 }
 

@@ -1,4 +1,5 @@
-// The llm face: ports, stages, stale rules. Source: model-runtime ABI sections 12, 13.2, 25.
+// The llm and mllm faces: ports, stages, stale rules. Source: model-runtime ABI sections 12, 13.2,
+// 13.3, 25.
 //
 // [hot] verbs never allocate, lock, throw or print. One instance belongs to one thread at a time.
 #pragma once
@@ -11,15 +12,24 @@
 
 namespace outrider {
 
+enum class LlmRole : uint8_t { kImages, kPrompt, kText, kNextToken, kLogits, kIsEog, kTokens };
+
+struct LlmPort {
+  LlmRole role;
+  const char* name;
+  bool is_input;
+};
+
 class LlmFace {
  public:
-  enum PortNumber : uint32_t { kPrompt, kText, kNextToken, kLogits, kIsEog, kTokens, kPortCount };
   // Private numbers of the stages; a host passes what the plan publishes.
   static constexpr uint32_t kInferRef = 37, kResetRef = 4, kPrefillRef = 91, kDecodeRef = 113;
 
   // [setup] Errors: those of every part.
-  static Result<std::unique_ptr<LlmFace>> open(const LlmOpenConfig& config,
-                                               std::shared_ptr<const LlmFiles> files);
+  static Result<std::unique_ptr<LlmFace>> open(const LlmOpenConfig& config);
+
+  // In the order of their numbers.
+  const std::vector<LlmPort>& ports() const { return ports_; }
 
   // [hot] Verbs of the ABI.
   Code set_input(uint32_t port, const void* data, uint64_t bytes) noexcept;
@@ -36,7 +46,9 @@ class LlmFace {
   const LlmSession& session() const { return *session_; }
 
  private:
-  explicit LlmFace(std::unique_ptr<LlmSession> session) : session_(std::move(session)) {}
+  explicit LlmFace(std::unique_ptr<LlmSession> session);
+  Code refuse_port(const char* verb, uint32_t port, bool inputs) noexcept;
+  Code stage(const LlmPort& port, std::span<const std::byte> bytes) noexcept;
   Code finish(Code code) noexcept;
   Code not_ready(const char* port) noexcept;
   Code copy(const char* port, const void* from, uint64_t bytes, void* out, uint64_t capacity,
@@ -44,6 +56,8 @@ class LlmFace {
   Code get_text(void* out, uint64_t capacity, uint64_t* written) noexcept;
 
   std::unique_ptr<LlmSession> session_;
+  std::vector<LlmPort> ports_;
+  std::string inputs_, outputs_;  // "prompt (0) and tokens (5)"
 };
 
 }  // namespace outrider

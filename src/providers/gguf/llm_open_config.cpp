@@ -13,9 +13,17 @@ constexpr const char* kPlanNames[] = {"staged", "infer"};
 constexpr const char* kOnOffNames[] = {"on", "off"};
 constexpr int64_t kMaxContext = LlmRun::kMaxContext;
 
-std::span<const KeyRow<LlmOpenConfig>> key_rows() {
+constexpr const char* kSizesNames[] = {"equal", "any"};
+constexpr int kMllmKeys = 3;  // the first rows
+
+std::span<const KeyRow<LlmOpenConfig>> key_rows(bool mllm) {
   using C = LlmOpenConfig;
   static const KeyRow<C> rows[] = {
+      text_row("mmproj_path", &C::mmproj_path),
+      choice_row(
+          "image_sizes", kSizesNames, +[](C& c, size_t i) { c.any_sizes = i == 1; }),
+      choice_row(
+          "tokens_port", kOnOffNames, +[](C& c, size_t i) { c.tokens_port = i == 0; }),
       text_row("model_path", &C::model_path),
       text_row("backend", &C::backend),
       integer_row("n_ctx", true, 0, kMaxContext, &C::n_ctx),
@@ -40,27 +48,36 @@ std::span<const KeyRow<LlmOpenConfig>> key_rows() {
       integer_row("rt_priority", false, 0, 99, &C::rt_priority),
       path_row("cache_dir", &C::cache_dir),
   };
-  return rows;
+  return std::span(rows).subspan(mllm ? 0 : kMllmKeys);
+}
+
+Result<LlmOpenConfig> read(const Json& json, bool mllm) {
+  const char* family = mllm ? "mllm" : "llm";
+  LlmOpenConfig config;
+  for (const Json::Member& member : json.members()) {
+    if (member.name == "model_family") continue;
+    const KeyRow<LlmOpenConfig>* row = find_row(key_rows(mllm), member.name);
+    if (row == nullptr) return unknown_key(key_rows(mllm), family, member.name);
+    OUTRIDER_TRY(read_value(*row, member.value, config));
+  }
+  for (const KeyRow<LlmOpenConfig>& row : key_rows(mllm))
+    if (row.required && json.find(row.name) == nullptr)
+      return make_error(Code::kInvalid, "config: key \"%s\" is missing; model_family %s needs it",
+                        row.name, family);
+  if (config.backend != "cpu")
+    return make_error(Code::kUnsupported, "config: backend is \"%.80s\", this build has \"cpu\"",
+                      config.backend.c_str());
+  return config;
 }
 
 }  // namespace
 
 Result<LlmOpenConfig> read_llm_open_config(const Json& json) {
-  LlmOpenConfig config;
-  for (const Json::Member& member : json.members()) {
-    if (member.name == "model_family") continue;
-    const KeyRow<LlmOpenConfig>* row = find_row(key_rows(), member.name);
-    if (row == nullptr) return unknown_key(key_rows(), "llm", member.name);
-    OUTRIDER_TRY(read_value(*row, member.value, config));
-  }
-  for (const KeyRow<LlmOpenConfig>& row : key_rows())
-    if (row.required && json.find(row.name) == nullptr)
-      return make_error(Code::kInvalid, "config: key \"%s\" is missing; model_family llm needs it",
-                        row.name);
-  if (config.backend != "cpu")
-    return make_error(Code::kUnsupported, "config: backend is \"%.80s\", this build has \"cpu\"",
-                      config.backend.c_str());
-  return config;
+  return read(json, false);
+}
+
+Result<LlmOpenConfig> read_mllm_open_config(const Json& json) {
+  return read(json, true);
 }
 
 }  // namespace outrider

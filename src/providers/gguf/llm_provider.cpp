@@ -39,8 +39,16 @@ uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
                                {"dropped_characters", &c.dropped_characters},
                                {"warm_ups", &c.warm_ups},
                                {"ns_prefill", &c.ns_prefill},
-                               {"ns_decode", &c.ns_decode}};
-  return abi::read_counters(rows, out, capacity);
+                               {"ns_decode", &c.ns_decode},
+                               {"resized_pictures", &c.resized_pictures},
+                               {"encoded_frames", &c.encoded_frames},
+                               {"picture_tokens", &c.picture_tokens},
+                               {"fused_pictures", &c.fused_pictures},
+                               {"ns_pictures", &c.ns_pictures}};
+  const bool sees = face_of(self).session().open_config().sees();
+  constexpr size_t kOfPictures = 5;  // the last rows
+  return abi::read_counters(std::span(rows).first(std::size(rows) - (sees ? 0 : kOfPictures)), out,
+                            capacity);
 }
 const char* status_describe(void* self) {
   return static_cast<Published*>(self)->description.c_str();
@@ -51,20 +59,32 @@ void cancel_set(void* self, int on) {
 
 // ---- descriptors --------------------------------------------------------------------------------
 
-struct Port {
-  const char* name;
-  uint32_t modality, dtype, direction, required;
-  int64_t size;
-  bool staged_only;
+struct Shape {
+  uint32_t modality, dtype, layout, required;
+  std::vector<int64_t> sizes;
 };
-constexpr Port kPorts[LlmFace::kPortCount] = {
-    {"prompt", FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_PORT_IN, 1, -1, false},
-    {"text", FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_PORT_OUT, 0, -1, false},
-    {"next_token", FRT_MODALITY_TENSOR, FRT_DTYPE_I32, FRT_PORT_OUT, 0, 1, true},
-    {"logits", FRT_MODALITY_TENSOR, FRT_DTYPE_F32, FRT_PORT_OUT, 0, -1, true},
-    {"is_eog", FRT_MODALITY_TENSOR, FRT_DTYPE_I32, FRT_PORT_OUT, 0, 1, true},
-    {"tokens", FRT_MODALITY_TENSOR, FRT_DTYPE_I32, FRT_PORT_IN, 0, -1, true},
-};
+
+Shape shape_of(LlmRole role) {
+  const auto tensor = [](uint32_t dtype, int64_t n) {
+    return Shape{FRT_MODALITY_TENSOR, dtype, FRT_LAYOUT_FLAT, 0, {n}};
+  };
+  switch (role) {
+    case LlmRole::kImages:
+      return {FRT_MODALITY_IMAGE, FRT_DTYPE_U8, FRT_LAYOUT_NHWC, 1, {-1, -1, -1, 3}};
+    case LlmRole::kPrompt:
+      return {FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_LAYOUT_FLAT, 1, {-1}};
+    case LlmRole::kText:
+      return {FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_LAYOUT_FLAT, 0, {-1}};
+    case LlmRole::kNextToken:
+    case LlmRole::kIsEog:
+      return tensor(FRT_DTYPE_I32, 1);
+    case LlmRole::kLogits:
+      return tensor(FRT_DTYPE_F32, -1);
+    case LlmRole::kTokens:
+      break;
+  }
+  return tensor(FRT_DTYPE_I32, -1);
+}
 
 bool add_plan(frt_runtime_builder b, bool staged) {
   const auto add = [b](const char* name, uint32_t ref, const uint32_t* after) {
@@ -84,11 +104,13 @@ bool describe(frt_runtime_builder b, Published& published) {
   for (const auto& [key, value] : published.face->identity())
     ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
   ok = ok && frt_runtime_builder_set_manifest(b, published.description.c_str()) == 0;
-  for (const Port& port : kPorts) {
-    if (port.staged_only && !staged) continue;
-    ok = ok && frt_runtime_builder_add_port(b, port.name, port.modality, port.dtype,
-                                            FRT_LAYOUT_FLAT, port.direction, FRT_UPDATE_STAGED,
-                                            port.required, &port.size, 1, 0, nullptr, 0, 0) == 0;
+  for (const LlmPort& port : published.face->ports()) {
+    const Shape shape = shape_of(port.role);
+    ok = ok && frt_runtime_builder_add_port(b, port.name, shape.modality, shape.dtype, shape.layout,
+                                            port.is_input ? FRT_PORT_IN : FRT_PORT_OUT,
+                                            FRT_UPDATE_STAGED, shape.required, shape.sizes.data(),
+                                            static_cast<uint32_t>(shape.sizes.size()), 0, nullptr,
+                                            0, 0) == 0;
   }
   return ok && add_plan(b, staged) &&
          frt_runtime_builder_set_generic_stage_runner(b, &published, Verbs::run_stage) == 0;

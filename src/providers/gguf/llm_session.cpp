@@ -30,6 +30,12 @@ bool all_finite(std::span<const float> values) {
   return worst < 0x7f800000;
 }
 
+OpsLimits larger(const OpsLimits& a, const OpsLimits& b) {
+  return {std::max(a.max_rows, b.max_rows),         std::max(a.max_in, b.max_in),
+          std::max(a.max_out, b.max_out),           std::max(a.max_keys, b.max_keys),
+          std::max(a.max_head_dim, b.max_head_dim), std::max(a.max_right, b.max_right)};
+}
+
 void count(std::atomic<int64_t>& counter, int64_t n = 1) noexcept {
   counter.fetch_add(n, std::memory_order_relaxed);
 }
@@ -41,10 +47,7 @@ void count(std::atomic<int64_t>& counter, int64_t n = 1) noexcept {
 Result<std::unique_ptr<LlmSession>> LlmSession::open(const LlmOpenConfig& config,
                                                      std::shared_ptr<const LlmFiles> files) {
   std::unique_ptr<LlmSession> session(new LlmSession);
-  session->config_ = config;
-  session->files_ = std::move(files);
-  session->precision_ = resolve_precision(config, *session->files_);
-  OUTRIDER_TRY(session->prepare());
+  OUTRIDER_TRY(session->prepare(config, std::move(files), {}));
   session->warm_up();
   return session;
 }
@@ -54,7 +57,11 @@ size_t LlmSession::max_prompt_bytes() const {
                     kMostPromptBytes);
 }
 
-Result<void> LlmSession::prepare() {
+Result<void> LlmSession::prepare(const LlmOpenConfig& config, std::shared_ptr<const LlmFiles> files,
+                                 const Needs& needs) {
+  config_ = config;
+  files_ = std::move(files);
+  precision_ = resolve_precision(config_, *files_);
   const UsefulThreads threads = choose_useful_threads(config_.n_threads);
   threads_note_ = threads.note;
   auto ops = make_cpu_ops({.n_threads = threads.n,
@@ -62,8 +69,8 @@ Result<void> LlmSession::prepare() {
                                       .rt_priority = static_cast<int>(config_.rt_priority)}});
   if (!ops) return ops.error();
   ops_ = std::move(ops.value());
-  const int64_t n_ctx = config_.context(), chunk = std::min(n_ctx, kChunk);
-  OUTRIDER_TRY(ops_->reserve(llm_limits(files_->config, chunk, n_ctx)));
+  const int64_t n_ctx = config_.context(), chunk = std::min(n_ctx, std::max(kChunk, needs.chunk));
+  OUTRIDER_TRY(ops_->reserve(larger(llm_limits(files_->config, chunk, n_ctx), needs.limits)));
   auto model = open_llm_model(files_, precision_, *ops_);
   if (!model) return model.error();
   auto run =
@@ -156,6 +163,10 @@ Code LlmSession::stage_ids(std::span<const std::byte> bytes) noexcept {
   return Code::kOk;
 }
 
+Code LlmSession::stage_pictures(std::span<const std::byte>) noexcept {
+  return fail(Code::kUnsupported, "images: model_family llm takes none; mllm does");
+}
+
 void LlmSession::drop_outputs() noexcept {
   token_ready_ = logits_ready_ = eog_ = text_ended_ = false;
   token_ = -1;
@@ -177,13 +188,18 @@ void LlmSession::reset() noexcept {
 // Ids into the context; logits behind the last. A failure ends the session.
 Code LlmSession::evaluate(std::span<const int32_t> ids) noexcept {
   logits_ready_ = false;
-  if (!run_->append(ids, true, &cancel_)) {
+  return evaluated(run_->append(ids, true, &cancel_), static_cast<int64_t>(ids.size()));
+}
+
+// The last of n tokens was evaluated, or it was not: then somebody cancelled.
+Code LlmSession::evaluated(bool whole, int64_t n) noexcept {
+  if (!whole) {
     drop_outputs();
     count(counters_.cancelled_runs);
     return fail(Code::kFailed, "cancelled after %lld of the session's tokens",
                 static_cast<long long>(run_->n_past()));
   }
-  count(counters_.evaluated_tokens, static_cast<int64_t>(ids.size()));
+  count(counters_.evaluated_tokens, n);
   if (!all_finite(logits())) {
     drop_outputs();
     count(counters_.nonfinite_outputs);
@@ -194,23 +210,30 @@ Code LlmSession::evaluate(std::span<const int32_t> ids) noexcept {
   return Code::kOk;
 }
 
-Code LlmSession::prefill() noexcept {
-  reset();
+Code LlmSession::refuse_length(const char* of_what, int64_t n) noexcept {
+  return fail(Code::kShape,
+              "%s: %lld tokens, the context holds %lld; nothing was computed; raise n_ctx or cut "
+              "the prompt",
+              of_what, static_cast<long long>(n), static_cast<long long>(config_.context()));
+}
+
+Code LlmSession::feed() noexcept {
   if (!staged_) return fail(Code::kInvalid, "prefill: no input; stage port prompt or tokens first");
   if (n_staged_ == 0) return fail(Code::kFailed, "prompt: it gives no token at all");
-  if (n_staged_ > ids_.size())
-    return fail(Code::kShape,
-                "prompt: %zu tokens, the context holds %zu; nothing was computed; raise n_ctx or "
-                "cut the prompt",
-                n_staged_, ids_.size());
-  const int64_t start_ns = clock_.now_ns();
+  if (n_staged_ > ids_.size()) return refuse_length("prompt", static_cast<int64_t>(n_staged_));
   const std::span<const int32_t> ids = std::span<const int32_t>(ids_).first(n_staged_);
   const int64_t kept = run_->begin(ids);
   const Code code = evaluate(ids.subspan(static_cast<size_t>(kept)));
-  if (code != Code::kOk) return code;
+  if (code == Code::kOk) count(counters_.reused_tokens, kept);
+  return code;
+}
+
+Code LlmSession::prefill() noexcept {
+  reset();
+  const int64_t start_ns = clock_.now_ns();
+  if (const Code code = feed(); code != Code::kOk) return code;
   phase_ = Phase::kActive;
-  counters_.prompt_tokens.store(static_cast<int64_t>(n_staged_), std::memory_order_relaxed);
-  count(counters_.reused_tokens, kept);
+  counters_.prompt_tokens.store(run_->n_past(), std::memory_order_relaxed);
   counters_.ns_prefill.store(clock_.now_ns() - start_ns, std::memory_order_relaxed);
   count(counters_.runs);
   return Code::kOk;
@@ -305,29 +328,34 @@ Code LlmSession::infer() noexcept {
 
 // ---- facts --------------------------------------------------------------------------------------
 
-std::string LlmSession::describe() const {
+std::string LlmSession::text_facts() const {
   const LlmConfig& c = files_->config;
   char text[2048];
   std::snprintf(
       text, sizeof text,
-      "{\"family\":\"llm\",\"architecture\":\"%s\",\"numerics\":\"%s\",\"precision\":\"%s\","
+      "\"family\":\"%s\",\"architecture\":\"%s\",\"numerics\":\"%s\",\"precision\":\"%s\","
       "\"kernel_table\":\"%s\",\"threads\":%d,\"threads_note\":\"%s\",\"plan\":\"%s\","
       "\"n_ctx\":%lld,\"trained_context\":%lld,\"max_tokens\":%lld,\"seed\":%u,"
       "\"vocabulary\":%lld,\"max_prompt_bytes\":%zu,\"adds_bos\":%s,\"weights_bytes\":%zu,\"packed_"
       "bytes\":%lld,"
       "\"resident_bytes\":%lld,\"state_bytes\":%lld,\"kv_bytes\":%lld,\"warmed_up\":true,"
-      "\"reuse\":\"%s\",\"digests\":\"%s\"}",
-      llm_arch_name(c.arch), choice_name(config_.numerics), precision_name(precision_),
-      ops_->kernel_table(), ops_->n_threads(), plain(threads_note_).c_str(),
-      config_.staged ? "staged" : "infer", static_cast<long long>(config_.context()),
-      static_cast<long long>(c.trained_context), static_cast<long long>(config_.budget()),
-      sampler_->seed(), static_cast<long long>(files_->n_ids()), max_prompt_bytes(),
+      "\"reuse\":\"%s\",\"digests\":\"%s\"",
+      config_.family(), llm_arch_name(c.arch), choice_name(config_.numerics),
+      precision_name(precision_), ops_->kernel_table(), ops_->n_threads(),
+      plain(threads_note_).c_str(), config_.staged ? "staged" : "infer",
+      static_cast<long long>(config_.context()), static_cast<long long>(c.trained_context),
+      static_cast<long long>(config_.budget()), sampler_->seed(),
+      static_cast<long long>(files_->n_ids()), max_prompt_bytes(),
       files_->tokenizer.add_bos() ? "true" : "false", files_->file.file().size(),
       static_cast<long long>(run_->model().packed_bytes()),
       static_cast<long long>(run_->model().resident_bytes()),
       static_cast<long long>(run_->state_bytes()), static_cast<long long>(run_->kv_bytes()),
       config_.reuse ? "on" : "off", files_->digest_remembered ? "remembered" : "computed");
   return text;
+}
+
+std::string LlmSession::describe() const {
+  return "{" + text_facts() + "}";
 }
 
 }  // namespace outrider

@@ -26,10 +26,15 @@ struct LlmCounters {
       cancelled_runs{0}, prompt_tokens{0}, reused_tokens{0}, evaluated_tokens{0}, sampled_tokens{0},
       eog_ends{0}, length_ends{0}, doubled_bos{0}, dropped_characters{0}, warm_ups{0},
       ns_prefill{0}, ns_decode{0};
+  // Of family mllm.
+  std::atomic<int64_t> resized_pictures{0}, encoded_frames{0}, picture_tokens{0}, fused_pictures{0},
+      ns_pictures{0};
 };
 
 class LlmSession {
  public:
+  virtual ~LlmSession() = default;
+
   // [setup] Takes all memory, packs or finds packed weights, runs once. Errors: those of every
   // part.
   static Result<std::unique_ptr<LlmSession>> open(const LlmOpenConfig& config,
@@ -40,11 +45,14 @@ class LlmSession {
   // prompt gets BOS and EOS as the vocabulary says, and special pieces written out in it are those
   // pieces. Errors: kInvalid (empty, not UTF-8; an id outside the vocabulary), kShape (too long),
   // kFailed (tokenizer).
-  Code stage_prompt(std::string_view text) noexcept;
-  Code stage_ids(std::span<const std::byte> ids) noexcept;  // i32 values at any address
+  virtual Code stage_prompt(std::string_view text) noexcept;
+  virtual Code stage_ids(std::span<const std::byte> ids) noexcept;  // i32 values at any address
+  // [hot] n views of frt_image_view at any address; family mllm alone takes them.
+  virtual Code stage_pictures(std::span<const std::byte> views) noexcept;
   // [hot] No output is ready and the session is over.
   void drop_outputs() noexcept;
-  void drop_input() noexcept { staged_ = false; }
+  void drop_prompt() noexcept { staged_ = false; }
+  virtual void drop_pictures() noexcept {}
 
   // ---- runs ----
   // [hot] Errors of all three: kFailed when cancelled, when a logit is not finite or the session is
@@ -88,16 +96,29 @@ class LlmSession {
   const LlmFiles& files() const { return *files_; }
   LlmCounters& counters() { return counters_; }
   // Facts as one JSON object.
-  std::string describe() const;
+  virtual std::string describe() const;
+  // Pairs of the identity that a further file adds.
+  virtual std::string vision_sha256() const { return {}; }
 
- private:
+ protected:
   enum class Phase : uint8_t { kIdle, kActive, kEnded };
 
   LlmSession() = default;
-  Result<void> prepare();
+  // What a picture's tower asks for beside the text model.
+  struct Needs {
+    int64_t chunk = 0;  // tokens that must be evaluated at once, at least
+    OpsLimits limits;
+  };
+  Result<void> prepare(const LlmOpenConfig& config, std::shared_ptr<const LlmFiles> files,
+                       const Needs& needs);
   void warm_up();
+  // Reads what is staged into a fresh context; logits behind the last token. Sets n_staged_.
+  virtual Code feed() noexcept;
+  Code refuse_length(const char* of_what, int64_t n) noexcept;
   Code sample() noexcept;
   Code evaluate(std::span<const int32_t> ids) noexcept;
+  Code evaluated(bool whole, int64_t n) noexcept;
+  std::string text_facts() const;  // members of describe(), without braces
   void add_text(std::string_view more) noexcept;
   void end(const char* reason) noexcept;
   Code refuse_decode() noexcept;
