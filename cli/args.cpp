@@ -305,6 +305,10 @@ Result<Value> parse_weight_type(std::string_view text) {
   static constexpr const char* kTypes[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k"};
   return one_of(text, kTypes);
 }
+Result<Value> parse_pair(std::string_view text) {
+  static constexpr const char* kPairs[] = {"gemma3", "qwen25vl", "smolvlm"};
+  return one_of(text, kPairs);
+}
 Result<Value> parse_shell(std::string_view text) {
   static constexpr const char* kShells[] = {"bash", "zsh", "fish"};
   return one_of(text, kShells);

@@ -80,25 +80,26 @@ class Args {
 const char* nearest_name(std::string_view word, std::span<const char* const> known);
 
 // Parsers shared by the rows.
-Result<Value> parse_text(std::string_view text);         // anything but nothing
-Result<Value> parse_any_text(std::string_view text);     // also nothing
-Result<Value> parse_count(std::string_view text);        // 1 .. 1000000
-Result<Value> parse_threads(std::string_view text);      // 0 .. 1024
-Result<Value> parse_seed(std::string_view text);         // 0 .. 2^32 - 1
-Result<Value> parse_views(std::string_view text);        // 1 .. 3
-Result<Value> parse_seconds(std::string_view text);      // 0 .. 86400
-Result<Value> parse_duration(std::string_view text);     // 0.1 .. 86400 seconds
-Result<Value> parse_rate(std::string_view text);         // above 0, at most 1000
-Result<Value> parse_ms(std::string_view text);           // 0.001 .. 3600000 milliseconds
-Result<Value> parse_ticks(std::string_view text);        // 0 .. 1000000
-Result<Value> parse_priority(std::string_view text);     // 0 .. 99
-Result<Value> parse_cpu(std::string_view text);          // 0 .. 1023
-Result<Value> parse_tolerance(std::string_view text);    // finite, >= 0
-Result<Value> parse_log_level(std::string_view text);    // error warn info debug
-Result<Value> parse_model_size(std::string_view text);
-Result<Value> parse_driving_layout(std::string_view text);   // tiny full
-Result<Value> parse_weight_type(std::string_view text);  // f32 f16 bf16 q8_0 q4_0 q4_k
-Result<Value> parse_shell(std::string_view text);        // bash zsh fish
+Result<Value> parse_text(std::string_view text);            // anything but nothing
+Result<Value> parse_any_text(std::string_view text);        // also nothing
+Result<Value> parse_count(std::string_view text);           // 1 .. 1000000
+Result<Value> parse_threads(std::string_view text);         // 0 .. 1024
+Result<Value> parse_seed(std::string_view text);            // 0 .. 2^32 - 1
+Result<Value> parse_views(std::string_view text);           // 1 .. 3
+Result<Value> parse_seconds(std::string_view text);         // 0 .. 86400
+Result<Value> parse_duration(std::string_view text);        // 0.1 .. 86400 seconds
+Result<Value> parse_rate(std::string_view text);            // above 0, at most 1000
+Result<Value> parse_ms(std::string_view text);              // 0.001 .. 3600000 milliseconds
+Result<Value> parse_ticks(std::string_view text);           // 0 .. 1000000
+Result<Value> parse_priority(std::string_view text);        // 0 .. 99
+Result<Value> parse_cpu(std::string_view text);             // 0 .. 1023
+Result<Value> parse_tolerance(std::string_view text);       // finite, >= 0
+Result<Value> parse_log_level(std::string_view text);       // error warn info debug
+Result<Value> parse_model_size(std::string_view text);      // tiny full
+Result<Value> parse_pair(std::string_view text);            // gemma3 qwen25vl smolvlm
+Result<Value> parse_driving_layout(std::string_view text);  // queued stateful
+Result<Value> parse_weight_type(std::string_view text);     // f32 f16 bf16 q8_0 q4_0 q4_k
+Result<Value> parse_shell(std::string_view text);           // bash zsh fish
 // KEY=VALUE, of which VALUE may be empty.
 Result<Value> parse_setting(std::string_view text);
 // NAME=N, N from 1 to 2^26: the number is `integer`, the name stays in `text`.

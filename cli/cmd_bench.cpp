@@ -43,6 +43,7 @@ Result<Request> request_of(Context& context, const Resolved& resolved) {
   if (context.args.given("--image")) {
     request.images.clear();
     OUTRIDER_TRY(load_images(context.args.all("--image"), request));
+    if (request.cameras.empty()) OUTRIDER_TRY(check_one_size(context.args.all("--image"), request));
     if (request.cameras.empty()) OUTRIDER_TRY(check_images(request.images, resolved));
   }
   if (context.args.given("--prompt")) request.prompt = context.args.text("--prompt");

@@ -19,14 +19,14 @@ constexpr Flag kFlags[] = {
      "Of a driving graph: queued (the runtime keeps the history) or stateful (the graph does).",
      parse_driving_layout},
     {"--seed", "N", "1", "Seed of the random weights; equal seeds give equal files.", parse_seed},
+    {"--pair", "P", "gemma3", "Which pair mllm is: gemma3, qwen25vl or smolvlm.", parse_pair},
     kJsonFlag,
 };
 constexpr Positional kPositionals[] = {
-    {"KIND", "pi0, pi05, llm or driving."},
+    {"KIND", "pi0, pi05, llm, mllm or driving."},
     {"OUT",
-     "Model file to write (driving: ONNX, else GGUF); the vision file of a policy is written "
-     "beside "
-     "it as <OUT without .gguf>-mmproj.gguf."},
+     "Model file to write (driving: ONNX, else GGUF); the vision file of a policy or of mllm is "
+     "written beside it as <OUT without .gguf>-mmproj.gguf."},
 };
 
 MakeModel wanted_model(const Context& context) {
@@ -35,7 +35,8 @@ MakeModel wanted_model(const Context& context) {
           context.args.text("--size"),
           context.args.text("--type"),
           static_cast<uint64_t>(context.args.integer("--seed")),
-          context.args.text("--layout")};
+          context.args.text("--layout"),
+          context.args.text("--pair")};
 }
 
 // Models of one file.
@@ -54,32 +55,27 @@ int run_single(Context& context, const char* kind, Result<MadeModel> (*make)(con
 
 int run(Context& context) {
   const std::string &kind = context.args.positional(0), &out = context.args.positional(1);
-  static constexpr const char* kKinds[] = {"pi0", "pi05", "llm", "driving"};
-  static constexpr const char* kLaterKinds[] = {"mllm"};
-  for (const char* later : kLaterKinds)
-    if (kind == later)
-      return context.fail(
-          make_error(Code::kUnsupported,
-                     "make-model: %s is not in this build yet; it makes pi0, pi05, llm and driving",
-                     later),
-          kUsage);
+  static constexpr const char* kKinds[] = {"pi0", "pi05", "llm", "mllm", "driving"};
   if (kind == "llm") return run_single(context, "llm", make_text_model);
   if (kind == "driving") return run_single(context, "driving", make_driving_model);
-  if (kind != "pi0" && kind != "pi05") {
+  if (kind != "pi0" && kind != "pi05" && kind != "mllm") {
     const char* near = nearest_name(kind, kKinds);
-    return context.fail(make_error(
-        Code::kInvalid, "make-model: KIND is \"%.40s\", allowed pi0, pi05, llm and driving%s%s%s",
-        kind.c_str(), near ? "; did you mean " : "", near ? near : "", near ? "?" : ""));
+    return context.fail(
+        make_error(Code::kInvalid,
+                   "make-model: KIND is \"%.40s\", allowed pi0, pi05, llm, mllm and driving%s%s%s",
+                   kind.c_str(), near ? "; did you mean " : "", near ? near : "", near ? "?" : ""));
   }
   const WantedOutput wanted[] = {{"OUT", out}, {"vision file of OUT", vision_path_of(out)}};
   if (auto fine = check_outputs(wanted, {}, context.out); !fine) return context.fail(fine.error());
-  auto made = make_model(wanted_model(context));
+  auto made =
+      kind == "mllm" ? make_pair_model(wanted_model(context)) : make_model(wanted_model(context));
   if (!made) return context.fail(made.error(), kUsage);
   const MadeModel& model = made.value();
   context.out.text("{}  {}\n{}  {}\n", model.policy_path, bytes_text(model.policy_bytes),
                    model.vision_path, bytes_text(model.vision_bytes));
   context.out.document({{"kind", kind},
-                        {"policy", {{"path", model.policy_path}, {"bytes", model.policy_bytes}}},
+                        {kind == "mllm" ? "model" : "policy",
+                         {{"path", model.policy_path}, {"bytes", model.policy_bytes}}},
                         {"vision", {{"path", model.vision_path}, {"bytes", model.vision_bytes}}}});
   return kGood;
 }

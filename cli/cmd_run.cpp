@@ -17,6 +17,7 @@ namespace {
 
 constexpr Flag kFlags[] = {
     kImageFlag,
+    kMmprojFlag,
     kPromptFlag,
     kStateFlag,
     {"--input", "NAME=FILE.npy", nullptr,
@@ -165,6 +166,11 @@ Result<void> stage_all(Context& context, Session& session, const Request& reques
   const bool driving = runtime_facts(session).described.contains("driving");
   for (const auto* port : session.ports()) {
     if (port->direction != FRT_PORT_IN || port->required == 0 || done(port->name)) continue;
+    // As many pictures as one likes may be none.
+    if (port->modality == FRT_MODALITY_IMAGE && port->rank == 4 && port->shape[0] < 0) {
+      OUTRIDER_TRY(session.set_input(port->name, nullptr, 0));
+      continue;
+    }
     if (std::strcmp(port->name, "prompt") == 0 && done("tokens")) continue;
     if (std::strcmp(port->name, "state") == 0 && port->dtype == FRT_DTYPE_F32) {
       // PI0 takes at most as many values as an action has.
@@ -257,7 +263,7 @@ Report rows_report(std::span<const float> values, std::span<const int64_t> shape
 
 void say_how_it_was_opened(Context& context, const Resolved& resolved) {
   for (const std::string& note : resolved.notes) context.out.say(Level::kInfo, "{}", note);
-  if (resolved.derived && (resolved.family == "onnx" || resolved.family == "llm")) {
+  if (resolved.derived && (resolved.family == "onnx" || is_language(resolved.family))) {
     context.out.say(Level::kInfo, "opened {} (--print-config shows all)", resolved.model_path);
     return;
   }
@@ -328,7 +334,9 @@ int run(Context& context) {
     context.out.document(settings_report(resolved.value()));
     return kGood;
   }
-  if (!request.images.empty() && request.cameras.empty()) {
+  if (!request.images.empty() && request.cameras.empty() && resolved.value().family != "mllm") {
+    if (auto same = check_one_size(args.all("--image"), request); !same)
+      return context.fail(same.error());
     if (auto fits = check_images(request.images, resolved.value()); !fits)
       return context.fail(fits.error());
   }
@@ -346,7 +354,7 @@ int run(Context& context) {
   if (auto staged = stage_all(context, session.value(), request); !staged)
     return context.fail(staged.error());
 
-  if (resolved.value().family == "llm") return answer(context, session.value());
+  if (is_language(resolved.value().family)) return answer(context, session.value());
   Report stages = Report::array();
   const std::vector<std::string> names = session.value().stages();
   double total_ms = 0;

@@ -91,6 +91,7 @@ void put(Resolved& resolved, const char* key, const std::string& literal, const 
 std::span<const ConfigKey> keys_of(std::string_view family) {
   if (family == "pi0") return kPi0Keys;
   if (family == "llm") return llm_keys();
+  if (family == "mllm") return mllm_keys();
   return family == "onnx" ? onnx_keys() : std::span<const ConfigKey>();
 }
 
@@ -125,9 +126,9 @@ Result<void> apply_set(Resolved& resolved, const Wish& wish) {
 Result<void> apply_flags(Resolved& resolved, const Wish& wish) {
   if (wish.n_threads) put(resolved, "n_threads", std::to_string(*wish.n_threads), "--threads");
   if (wish.noise_seed)
-    put(resolved, resolved.family == "llm" ? "seed" : "noise_seed",
+    put(resolved, is_language(resolved.family) ? "seed" : "noise_seed",
         std::to_string(*wish.noise_seed), "--seed");
-  if (wish.max_tokens && resolved.family == "llm")
+  if (wish.max_tokens && is_language(resolved.family))
     put(resolved, "max_tokens", std::to_string(*wish.max_tokens), "--max-tokens");
   return apply_set(resolved, wish);
 }
@@ -154,9 +155,10 @@ Result<Resolved> checked(Resolved resolved, const std::string& path, const Wish&
       if (config) return {};
       return make_error(config.code(), "%.200s: %s", path.c_str(), config.error().text);
     };
-    OUTRIDER_TRY(resolved.family == "onnx"  ? judge(read_onnx_open_config(json.value()))
-                 : resolved.family == "llm" ? judge(read_llm_open_config(json.value()))
-                                            : judge(read_pi_open_config(json.value())));
+    OUTRIDER_TRY(resolved.family == "onnx"   ? judge(read_onnx_open_config(json.value()))
+                 : resolved.family == "llm"  ? judge(read_llm_open_config(json.value()))
+                 : resolved.family == "mllm" ? judge(read_mllm_open_config(json.value()))
+                                             : judge(read_pi_open_config(json.value())));
   }
   resolved.model_path = text_of(resolved, "model_path");
   resolved.mmproj_path = text_of(resolved, "mmproj_path");
@@ -189,7 +191,7 @@ Result<Resolved> resolve_config(const std::string& path, const Wish& wish) {
   const Json* family = json.value().find("model_family");
   if (family == nullptr || !family->is_string())
     return make_error(Code::kInvalid,
-                      "%s: key \"model_family\" %s; wanted pi0, llm, onnx, remote or tandem",
+                      "%s: key \"model_family\" %s; wanted pi0, llm, mllm, onnx, remote or tandem",
                       path.c_str(), family == nullptr ? "is missing" : "must be a string");
   Resolved resolved;
   resolved.family = family->text();
@@ -226,9 +228,9 @@ Result<void> check_nameable(const std::string& path) {
       shown(path, 300).c_str(), control ? "a control byte is" : "bytes that are not UTF-8 are");
 }
 
-// The vision file of a policy: --set mmproj_path, else the one beside it.
+// The vision file of a model: --mmproj, --set mmproj_path, else the one beside it.
 Result<std::string> vision_file_of(const std::string& path, const Wish& wish) {
-  const std::string* named = nullptr;
+  const std::string* named = wish.mmproj.empty() ? nullptr : &wish.mmproj;
   for (const auto& [key, value] : wish.set) {
     if (key == "mmproj_path") named = &value;
     if (key == "model_path" && value != path)
@@ -325,19 +327,29 @@ bool is_policy_document(const std::string& path) {
   return false;
 }
 
+bool wants_vision(const Wish& wish) {
+  const auto is_mmproj = [](const auto& entry) { return entry.first == "mmproj_path"; };
+  return !wish.mmproj.empty() || wish.pictures || std::ranges::any_of(wish.set, is_mmproj);
+}
+
 Result<Resolved> derive_text(const GgufFile& file, const std::string& path, const Wish& wish) {
   OUTRIDER_TRY(check_nameable(path));
-  auto settings = derive_llm(file, path);
+  const bool sees = wants_vision(wish);
+  Result<std::string> vision = std::string();
+  if (sees) vision = vision_file_of(path, wish);
+  if (!vision) return vision.error();
+  OUTRIDER_TRY(check_nameable(vision.value()));
+  auto settings = derive_llm(file, path, vision.value());
   if (!settings) return settings.error();
   Resolved resolved;
   resolved.derived = true;
-  resolved.family = "llm";
+  resolved.family = sees ? "mllm" : "llm";
   resolved.settings = std::move(settings.value());
   OUTRIDER_TRY(apply_flags(resolved, wish));
   resolved.json = join_json(resolved.settings);
   resolved.provider_path = wish.provider;
   if (wish.provider.empty()) {
-    auto found = host::find_provider("llm");
+    auto found = host::find_provider(resolved.family);
     // A provider that is not installed is a matter of the environment, not of the file.
     if (!found) return make_error(Code::kInvalid, "%s", found.error().text);
     resolved.provider_path = found.value();
@@ -355,11 +367,12 @@ Result<Resolved> resolve_gguf(const std::string& path, const Wish& wish) {
   if (is_pi_policy(file.value())) return derive_pi(file.value(), path, wish);
   if (is_pi_vision(file.value()))
     return make_error(Code::kUnsupported,
-                      "%s: a vision file; give the policy file that belongs to it", path.c_str());
+                      "%s: a vision file; give the policy or text file that belongs to it",
+                      path.c_str());
   if (is_llm(file.value())) return derive_text(file.value(), path, wish);
   return make_error(Code::kUnsupported,
                     "%s: architecture \"%.40s\" is not in this build; it runs pi0 (PI0, PI0.5), "
-                    "llama, qwen2, qwen3, gemma, gemma2 and gemma3",
+                    "llama, qwen2, qwen3, gemma, gemma2, gemma3 and qwen2vl",
                     path.c_str(), std::string(architecture.value()).c_str());
 }
 
@@ -444,8 +457,8 @@ Result<std::string> find_vision_file(const std::string& policy_path) {
   if (candidates.empty())
     return make_error(
         Code::kNotFound,
-        "cannot find a vision file beside %s (wanted %s, or %s*mmproj*.gguf); give a configuration "
-        "with mmproj_path",
+        "cannot find a vision file beside %s (wanted %s, or %s*mmproj*.gguf); give it with --set "
+        "mmproj_path=PATH or a configuration",
         policy_path.c_str(), first.c_str(), prefix.c_str());
   std::string list;
   for (const std::string& candidate : candidates) list += (list.empty() ? "" : ", ") + candidate;
@@ -517,6 +530,8 @@ Wish wish_of(const Args& args, const Command& command) {
     for (const std::string& word : args.all("--set"))
       wish.set.emplace_back(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
   if (has("--provider")) wish.provider = args.text("--provider");
+  if (has("--mmproj")) wish.mmproj = args.text("--mmproj");
+  wish.pictures = has("--image");
   return wish;
 }
 

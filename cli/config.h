@@ -27,6 +27,10 @@ struct Wish {  // what the command line adds
   std::optional<std::pair<int32_t, int32_t>> image_size;  // width, height of the given pictures
   std::vector<std::pair<std::string, std::string>> set;   // --set KEY=VALUE
   std::string provider;                                   // path given by hand, or ""
+  // A text model is opened with its vision file: this one, or the one beside it when there are
+  // pictures.
+  std::string mmproj;
+  bool pictures = false;
 };
 
 struct Resolved {

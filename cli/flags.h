@@ -31,6 +31,10 @@ inline constexpr Flag kImageFlag = {
     "where cameras have names.",
     parse_text,
     true};
+inline constexpr Flag kMmprojFlag = {
+    "--mmproj", "PATH", nullptr,
+    "Vision file of a text model (key mmproj_path); with --image it is found beside the model.",
+    parse_text};
 inline constexpr Flag kPromptFlag = {
     "--prompt", "T", nullptr, "Instruction; goes to the model as it is written.", parse_text};
 inline constexpr Flag kStateFlag = {

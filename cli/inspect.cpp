@@ -17,6 +17,7 @@
 #include "gguf/gguf.h"
 #include "models/llm_weights.h"
 #include "models/pi_gguf.h"
+#include "models/vlm_weights.h"
 #include "policy/gguf_policy.h"
 #include "providers/gguf/pi_open_config.h"
 #include "providers/gguf/pi_runtime.h"
@@ -215,6 +216,18 @@ void inspect_pair(Inspection& inspection, const GgufFile& policy, const std::str
   report["runs"] = true;
 }
 
+// The vision file of a text model: the one given, or the one beside it when there is one.
+Result<void> inspect_beside(Inspection& inspection, const GgufFile& text,
+                            const std::string& vision_path) {
+  Result<std::string> path = vision_path;
+  if (vision_path.empty()) path = find_vision_file(text.path());
+  if (!path) return {};
+  auto vision = GgufFile::open(path.value().c_str());
+  if (!vision) return vision.error();
+  inspect_vision(inspection, text, vision.value(), gguf_head(vision.value()));
+  return {};
+}
+
 // path: what the user named; file_path: the policy behind it.
 Result<Inspection> inspect_gguf(const std::string& file_path, const std::string& vision_path,
                                 const std::string& path, const Wish& wish) {
@@ -230,12 +243,22 @@ Result<Inspection> inspect_gguf(const std::string& file_path, const std::string&
   if (is_pi_policy(file.value())) {
     inspect_pair(inspection, file.value(), vision_path, path, wish);
   } else if (is_pi_vision(file.value())) {
-    inspection.report["family"] = family_report(guess_vision_family(file.value()));
-    inspection.runs = true;
-    inspection.report["runs"] = true;
-    inspection.report["role"] = "vision file of a pair; inspect the policy file to check both";
+    inspection.report["role"] =
+        "vision file of a pair; inspect the policy or text file to check both";
+    if (is_vlm(file.value())) {
+      inspection.report["picture_tower"] = vision_sizes(file.value());
+      const Report& sizes = inspection.report["picture_tower"];
+      if (!sizes["usable"].get<bool>())
+        refuse(inspection, sizes["why_not"].get<std::string>());
+      else
+        inspection.report["runs"] = inspection.runs = true;
+    } else {
+      inspection.report["family"] = family_report(guess_vision_family(file.value()));
+      inspection.report["runs"] = inspection.runs = true;
+    }
   } else if (is_llm(file.value())) {
     inspect_llm(inspection, file.value());
+    OUTRIDER_TRY(inspect_beside(inspection, file.value(), vision_path));
   } else {
     refuse(inspection,
            "this architecture is not in this build; it runs pi0 (PI0, PI0.5), llama, qwen2, qwen3, "
@@ -285,7 +308,7 @@ Result<Inspection> inspect_config(const std::string& path, const Wish& wish) {
     auto policy = inspect_policy(resolved.value().policy_dir, resolved.value().json);
     if (!policy) return policy.error();
     inspection = std::move(policy.value());
-  } else if ((resolved.value().family == "pi0" || resolved.value().family == "llm") &&
+  } else if ((resolved.value().family == "pi0" || is_language(resolved.value().family)) &&
              !resolved.value().model_path.empty()) {
     auto model =
         inspect_gguf(resolved.value().model_path, resolved.value().mmproj_path, path, wish);

@@ -28,6 +28,14 @@ std::string gemma_text(const Report& g) {
                      number(g, "kv_heads"), number(g, "head_dim"));
 }
 
+std::string picture_text(const Report& v) {
+  if (v["any_size"].get<bool>())
+    return fmt::format("any size, at most {} tokens a picture", number(v, "tokens_per_frame"));
+  return fmt::format("{} pixels square, {} tokens{}", number(v, "image_size"),
+                     number(v, "tokens_per_frame"),
+                     v["tiles"].get<bool>() ? " a tile" : " a picture");
+}
+
 // A policy that knows its robot: cameras to slots, widths, units, statistics, conventions.
 void put_robot(Rows& rows, const Report& robot) {
   const Report& p = robot["policy"];
@@ -151,6 +159,15 @@ Rows rows_of(const Report& r) {
         fmt::format("{} layers, width {}, mlp {}, {} heads; {} pixels square, {} tokens a view",
                     number(v, "layers"), number(v, "width"), number(v, "mlp"), number(v, "heads"),
                     number(v, "image_size"), number(v, "tokens_per_view")));
+  }
+  if (r.contains("picture_tower")) {
+    const Report& v = r["picture_tower"];
+    rows.emplace_back("pictures",
+                      !v["usable"].get<bool>()
+                          ? "not usable: " + words(v, "why_not")
+                          : fmt::format("projector {}, {} layers, width {}, {} heads; {}",
+                                        words(v, "projector"), number(v, "layers"),
+                                        number(v, "width"), number(v, "heads"), picture_text(v)));
   }
   if (r.contains("tokenizer")) {
     const Report& t = r["tokenizer"];

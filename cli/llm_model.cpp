@@ -6,13 +6,19 @@
 
 #include "cli/runtime_facts.h"
 #include "models/llm_weights.h"
+#include "models/vlm_prompt.h"
+#include "models/vlm_weights.h"
 #include "text/language_tokenizer.h"
 
 namespace outrider::cli {
 namespace {
 
 constexpr ConfigKey kKeys[] = {
-    {"model_family", nullptr, "\"llm\" for text models", true},
+    {"mmproj_path", nullptr, "vision file (GGUF)", true},
+    {"image_sizes", "\"equal\"", "\"equal\" or \"any\": sizes of the pictures of one call", true},
+    {"tokens_port", "\"off\"", "\"on\" or \"off\": ids in the place of a prompt, -1 a picture",
+     true},
+    {"model_family", nullptr, "\"llm\" for text models, \"mllm\" for those that see", true},
     {"model_path", nullptr, "model file (GGUF)", true},
     {"backend", nullptr, "\"cpu\"", true},
     {"n_ctx", nullptr, "tokens that fit, prompt and answer; 0: 4096", false},
@@ -22,7 +28,8 @@ constexpr ConfigKey kKeys[] = {
     {"top_p", nullptr, "draw among the likeliest of this total; 0: all", false},
     {"seed", nullptr, "of the draws; 0: one from the system", false},
     {"max_tokens", nullptr, "tokens of an answer at most; 0: 512", false},
-    {"numerics", "\"reference\"", "\"reference\" or \"jetson-pi\"; the same for text models", true},
+    {"numerics", "\"reference\"",
+     "\"reference\" or \"jetson-pi\"; they differ for clips of pictures alone", true},
     {"precision", "\"auto\"", "\"auto\", \"f32\", \"bf16\", \"int8\" or \"stored\"", true},
     {"plan", "\"staged\"", "\"staged\" (reset, prefill, decode) or \"infer\"", true},
     {"reuse", "\"off\"", "\"on\" or \"off\": keep what a new prompt shares with the last", true},
@@ -30,6 +37,7 @@ constexpr ConfigKey kKeys[] = {
     {"rt_priority", "0", "real-time priority of the compute threads, 1 to 99; 0: none", false},
     {"cache_dir", "\"\"", "folder for digests; empty: none", true},
 };
+constexpr size_t kMllmKeys = 3;  // the first rows
 constexpr int64_t kDerivedContext = 4096;
 
 double ms_between(std::chrono::steady_clock::time_point a,
@@ -71,20 +79,29 @@ Report memory_report(const LlmConfig& c, const GgufFile& file) {
 }  // namespace
 
 std::span<const ConfigKey> llm_keys() {
+  return std::span(kKeys).subspan(kMllmKeys);
+}
+std::span<const ConfigKey> mllm_keys() {
   return kKeys;
 }
 
-Result<std::vector<Setting>> derive_llm(const GgufFile& file, const std::string& path) {
+Result<std::vector<Setting>> derive_llm(const GgufFile& file, const std::string& path,
+                                        const std::string& vision) {
   const auto config = read_llm_config(file);
   if (!config) return config.error();
   const int64_t trained = config.value().trained_context;
   const bool shorter = trained > 0 && trained < kDerivedContext;
   const char* origin = "default for a model file";
-  std::vector<Setting> settings = {{"model_family", "\"llm\"", "general.architecture of the file"},
-                                   {"model_path", to_json_text(Report(path), -1), "command line"},
-                                   {"backend", "\"cpu\"", origin},
-                                   {"n_ctx", std::to_string(shorter ? trained : kDerivedContext),
-                                    shorter ? "context_length of the file" : origin}};
+  std::vector<Setting> settings = {
+      {"model_family", vision.empty() ? "\"llm\"" : "\"mllm\"", "general.architecture of the file"},
+      {"model_path", to_json_text(Report(path), -1), "command line"}};
+  if (!vision.empty()) {
+    settings.push_back({"mmproj_path", to_json_text(Report(vision), -1), "found or given"});
+    settings.push_back({"image_sizes", "\"any\"", origin});
+  }
+  settings.push_back({"backend", "\"cpu\"", origin});
+  settings.push_back({"n_ctx", std::to_string(shorter ? trained : kDerivedContext),
+                      shorter ? "context_length of the file" : origin});
   for (const auto& [key, literal] : {std::pair{"n_threads", "0"},
                                      {"temp", "0"},
                                      {"top_k", "0"},
@@ -127,6 +144,43 @@ void inspect_llm(Inspection& inspection, const GgufFile& file) {
                              tokenizer.value().n_pieces(), static_cast<long long>(c.vocab)));
   inspection.runs = true;
   report["runs"] = true;
+}
+
+Report vision_sizes(const GgufFile& vision) {
+  const auto weights = read_vlm_weights(vision);
+  if (!weights) return {{"usable", false}, {"why_not", std::string(weights.error().message())}};
+  const VlmConfig& c = weights.value().config;
+  Report report = {{"usable", true},
+                   {"projector", vlm_kind_name(c.kind)},
+                   {"width", c.width},
+                   {"mlp", c.mlp},
+                   {"layers", c.n_layers},
+                   {"heads", c.n_heads},
+                   {"image_size", c.image_size},
+                   {"patch_size", c.patch_size},
+                   {"out_width", c.out_width}};
+  report["tokens_per_frame"] = c.most_tokens();
+  report["any_size"] = !c.fixed_size();
+  report["tiles"] = c.longest > 0;
+  return report;
+}
+
+void inspect_vision(Inspection& inspection, const GgufFile& text, const GgufFile& vision,
+                    Report head) {
+  Report& report = inspection.report;
+  report["vision_file"] = std::move(head);
+  report["picture_tower"] = vision_sizes(vision);
+  if (!inspection.runs) return;
+  const auto tokenizer = LanguageTokenizer::from_gguf(text);
+  const auto pair =
+      tokenizer ? check_vlm_pair(text, vision, tokenizer.value()) : Result<void>(tokenizer.error());
+  if (pair) {
+    report["family"]["name"] = "mllm";
+    return;
+  }
+  inspection.runs = false;
+  report["runs"] = false;
+  report["why_not"] = std::string(pair.error().message());
 }
 
 Result<Report> inspect_llm_tokens(const GgufFile& file, const std::string& text) {

@@ -17,13 +17,23 @@
 namespace outrider::cli {
 
 std::span<const ConfigKey> llm_keys();
+std::span<const ConfigKey> mllm_keys();
+inline bool is_language(std::string_view family) {
+  return family == "llm" || family == "mllm";
+}
 
 // The keys a run of this file needs: greedy, the file's own context up to 4096 tokens.
 // Errors: those of reading.
-Result<std::vector<Setting>> derive_llm(const GgufFile& file, const std::string& path);
+// vision: path of the vision file; "": family llm.
+Result<std::vector<Setting>> derive_llm(const GgufFile& file, const std::string& path,
+                                        const std::string& vision);
 
-// What the file is and whether this build runs it.
+// What the file is and whether this build runs it; with a vision file: whether it runs the pair.
 void inspect_llm(Inspection& inspection, const GgufFile& file);
+void inspect_vision(Inspection& inspection, const GgufFile& text, const GgufFile& vision,
+                    Report head);
+// What a vision file is by itself.
+Report vision_sizes(const GgufFile& vision);
 
 // Token ids of a text as the prompt port makes them, with their pieces. Errors: kInvalid (not
 // UTF-8), those of the tokenizer.

@@ -6,6 +6,7 @@
 #include "driving/graph/synthetic.h"
 #include "models/synthetic_llm.h"
 #include "models/synthetic_pi.h"
+#include "models/synthetic_vlm.h"
 
 namespace outrider::cli {
 namespace {
@@ -66,6 +67,35 @@ Result<MadeModel> make_driving_model(const MakeModel& options) {
   return made;
 }
 
+namespace {
+
+void take_sizes(MadeModel& made) {
+  std::error_code error;
+  for (auto [path, bytes] : {std::pair{&made.policy_path, &made.policy_bytes},
+                             std::pair{&made.vision_path, &made.vision_bytes}}) {
+    *bytes = std::filesystem::file_size(*path, error);
+    if (error) *bytes = 0;  // a pipe or device
+  }
+}
+
+}  // namespace
+
+Result<MadeModel> make_pair_model(const MakeModel& options) {
+  auto type = type_of(options);
+  if (!type) return type.error();
+  const VlmKind kind = options.pair == "qwen25vl"  ? VlmKind::kQwen25Vl
+                       : options.pair == "smolvlm" ? VlmKind::kIdefics3
+                                                   : VlmKind::kGemma3;
+  MadeModel made;
+  made.policy_path = options.out;
+  made.vision_path = vision_path_of(options.out);
+  OUTRIDER_TRY(write_synthetic_vlm(
+      {.kind = kind, .full = options.size == "full", .dtype = type.value(), .seed = options.seed},
+      made.policy_path.c_str(), made.vision_path.c_str()));
+  take_sizes(made);
+  return made;
+}
+
 Result<MadeModel> make_model(const MakeModel& options) {
   auto type = type_of(options);
   if (!type) return type.error();
@@ -75,12 +105,7 @@ Result<MadeModel> make_model(const MakeModel& options) {
   const SyntheticPi what = {options.pi05 ? PiFamily::kPi05 : PiFamily::kPi0, options.size == "full",
                             type.value(), options.seed};
   OUTRIDER_TRY(write_synthetic_pi(what, made.policy_path.c_str(), made.vision_path.c_str()));
-  std::error_code error;
-  for (auto [path, bytes] : {std::pair{&made.policy_path, &made.policy_bytes},
-                             std::pair{&made.vision_path, &made.vision_bytes}}) {
-    *bytes = std::filesystem::file_size(*path, error);
-    if (error) *bytes = 0;  // a pipe or device
-  }
+  take_sizes(made);
   return made;
 }
 

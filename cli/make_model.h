@@ -13,6 +13,7 @@ struct MakeModel {
   std::string size = "tiny", type = "f32";
   uint64_t seed = 1;
   std::string layout = "queued";  // of a driving graph
+  std::string pair = "gemma3";    // of mllm: gemma3, qwen25vl, smolvlm
 };
 struct MadeModel {
   std::string policy_path, vision_path;
@@ -24,6 +25,8 @@ std::string vision_path_of(const std::string& policy_path);
 Result<MadeModel> make_model(const MakeModel& options);
 // A text model: one file, of which policy_path and policy_bytes tell.
 Result<MadeModel> make_text_model(const MakeModel& options);
+// A text model and its vision file.
+Result<MadeModel> make_pair_model(const MakeModel& options);
 
 // A driving graph: one ONNX file, of which policy_path and policy_bytes tell. Errors: kUnsupported
 // for an element type other than f32.

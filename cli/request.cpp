@@ -60,11 +60,17 @@ Result<void> load_images(std::span<const std::string> words, Request& request) {
                         "(CAMERA=PICTURE)");
     if (!camera.empty()) request.cameras.push_back(camera);
     request.images.push_back(std::move(image.value()));
-    const Image &first = request.images.front(), &last = request.images.back();
-    if (camera.empty() && (first.width != last.width || first.height != last.height))
+  }
+  return {};
+}
+
+Result<void> check_one_size(std::span<const std::string> words, const Request& request) {
+  for (size_t i = 0; i < request.images.size(); ++i) {
+    const Image &first = request.images[0], &other = request.images[i];
+    if (first.width != other.width || first.height != other.height)
       return make_error(
           Code::kShape, "--image: %s is %dx%d, %s is %dx%d; all cameras must have one size",
-          words[0].c_str(), first.width, first.height, path.c_str(), last.width, last.height);
+          words[0].c_str(), first.width, first.height, words[i].c_str(), other.width, other.height);
   }
   return {};
 }

@@ -33,6 +33,8 @@ std::string image_path(const std::string& word);
 
 // The pictures' count and size against the configuration. Errors: kShape with both numbers and what
 // to change.
+// Errors: kShape. Policies see all cameras in one size.
+Result<void> check_one_size(std::span<const std::string> words, const Request& request);
 Result<void> check_images(const std::vector<Image>& images, const Resolved& resolved);
 
 // Sets images, prompt and state. Errors as the runtime gives them.

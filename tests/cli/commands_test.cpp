@@ -74,8 +74,6 @@ TEST(MakeModel, writes_the_pair_and_the_same_bytes_for_the_same_seed) {
 TEST(MakeModel, refuses_kinds_and_types_in_words) {
   EXPECT_NE(run({"make-model", "driving", "x.onnx", "--type", "f16"}).err.find("f32"),
             std::string::npos);
-  EXPECT_NE(run({"make-model", "mllm", "x.gguf"}).err.find("not in this build yet"),
-            std::string::npos);
   EXPECT_NE(run({"make-model", "pi5", "x.gguf"}).err.find("pi05"), std::string::npos);
   EXPECT_NE(run({"make-model", "pi05", "x.gguf", "--type", "q3"}).err.find("q4_k"),
             std::string::npos);

@@ -29,7 +29,7 @@ const std::vector<std::vector<std::string>>& failures() {
       {"serve", "x.json"},
       {"inspect", "/"},
       {"inspect", "/dev/null"},
-      {"make-model", "mllm", "x.gguf"},
+      {"make-model", "driving", "x.gguf"},
       {"help", "--nope"},
   };
   return kAll;
