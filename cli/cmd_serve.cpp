@@ -32,7 +32,7 @@ Result<Value> parse_port(std::string_view text) {
 Result<Value> parse_wire(std::string_view text) {
   Value value{std::string(text)};
   if (!read_integer(text, value.integer) || (value.integer != 2 && value.integer != 3))
-    return make_error(Code::kInvalid, "2 or 3");
+    return make_error(Code::kInvalid, "wire version 2 or 3");
   return value;
 }
 

@@ -29,7 +29,7 @@ const std::vector<std::vector<std::string>>& failures() {
       {"serve", "x.json"},
       {"inspect", "/"},
       {"inspect", "/dev/null"},
-      {"make-model", "driving", "x.gguf"},
+      {"make-model", "driving", "x.onnx", "--type", "f16"},
       {"help", "--nope"},
   };
   return kAll;
