@@ -114,7 +114,7 @@ TEST_F(Open, unsupported_things_answer_minus_three_in_words) {
         replaced(good_, R"("backend":"cpu")", std::string(R"("backend":")") + backend + "\""),
         FRT_ERR_UNSUPPORTED, backend);
   }
-  for (const char* family : {"mllm", "onnx", "pi1"}) {
+  for (const char* family : {"onnx", "pi1"}) {
     expect_refused(replaced(good_, R"("model_family":"pi0")",
                             std::string(R"("model_family":")") + family + "\""),
                    FRT_ERR_UNSUPPORTED, family);
