@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "link/jetlink/datagram.h"
 #include "link/jetlink/scripted.h"
@@ -447,9 +448,14 @@ TEST_F(JetlinkDatagrams, with_an_old_token_run_nothing) {
   offered(far);
   EXPECT_NE(token, old) << "renewed at every hello";
   far.make_ready(model.id, model.bytes);
-  std::swap(token, const_cast<uint32_t&>(old));
+  const uint32_t fresh = std::exchange(token, old);
   send_frame(far, FarEnd::frame(1, 0));
   EXPECT_EQ(far.next(200).type, 0);
+  token = fresh;
+  send_frame(far, FarEnd::frame(2, 0));
+  EXPECT_EQ(far.next_of(Type::kInferResp).seq, far.seq);
+  EXPECT_EQ(far.reply().frame_id, 2u);
+  EXPECT_EQ(far.floats[0], 1) << "the first that ran";
 }
 
 TEST_F(JetlinkDatagrams, carry_nothing_but_frames) {
@@ -468,6 +474,9 @@ TEST_F(JetlinkDatagrams, carry_nothing_but_frames) {
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   ::sendto(fd.get(), piece.data(), piece.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof to);
   EXPECT_EQ(far.next(200).type, 0) << "a SHUTDOWN_REQ comes by stream or not at all";
+  far.make_ready(model.id, model.bytes);
+  send_frame(far, FarEnd::frame(1, 0));
+  EXPECT_EQ(far.next_of(Type::kInferResp).seq, far.seq) << "the same way, a frame";
 }
 
 TEST_F(JetlinkServer, offers_datagrams_on_the_cable_alone) {
@@ -499,16 +508,20 @@ TEST_F(JetlinkServer, outlives_connections_that_are_cut_at_every_byte) {
 
 TEST_F(JetlinkServer, drops_a_peer_that_does_not_read_when_another_comes) {
   FarEnd deaf = ready();
-  for (int i = 0; i < 2000; ++i) {
-    const std::string frame = FarEnd::frame(1, kWantHidden);
-    const Piece pieces[] = {std::as_bytes(std::span(frame))};
-    if (deaf.stream->send(Type::kInferReq, ++deaf.seq, pieces, steady_now_ns() + 100'000'000) !=
-        Io::kDone)
-      break;
-  }
+  const std::string frame = FarEnd::frame(1, kWantHidden);
+  const Piece pieces[] = {std::as_bytes(std::span(frame))};
+  const auto sent = [&] {
+    return deaf.stream->send(Type::kInferReq, ++deaf.seq, pieces, steady_now_ns() + 200'000'000) ==
+           Io::kDone;
+  };
+  // Until the system holds no more of either direction: the host waits for this peer to read.
+  int n = 0;
+  while (n < 400'000 && sent()) ++n;
+  ASSERT_LT(n, 400'000) << "nobody waited for anybody";
   FarEnd next = connect();
   next.hello();
   EXPECT_EQ(next.engine(model.id), "ready");
+  EXPECT_EQ(server->takeovers(), 1u);
 }
 
 }  // namespace
