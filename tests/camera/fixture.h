@@ -13,7 +13,7 @@ inline std::string camera_path() {
   return std::string(OUTRIDER_BUILD_DIR) + "/lib/provider_camera.so";
 }
 
-// Model 32x16. planes = new_img in f32; seen = seen + 1 every run when it is a state.
+// Model 32x16. planes = new_img in f32 plus seen; seen = seen + 1 every run when it is a state.
 inline onnx::test::ModelMaker echo(const std::string& port = "new_img",
                                    const std::vector<int64_t>& dims = {2, 6, 8, 16}) {
   onnx::test::ModelMaker m;
@@ -21,7 +21,8 @@ inline onnx::test::ModelMaker echo(const std::string& port = "new_img",
   m.output("planes", dims).output("next_seen", {1});
   m.floats("one", {1}, {1.0f});
   onnx::test::set_int(m.node("Cast", {port}, {"raw"}), "to", ::onnx::TensorProto::FLOAT);
-  m.node("Mul", {"raw", "gain"}, {"planes"});
+  m.node("Mul", {"raw", "gain"}, {"scaled"});
+  m.node("Add", {"scaled", "seen"}, {"planes"});
   m.node("Add", {"seen", "one"}, {"next_seen"});
   return m;
 }
@@ -70,14 +71,17 @@ struct Cameras {
     ASSERT_TRUE(set("frame_narrow", narrow));
     ASSERT_TRUE(set("frame_wide", wide));
   }
-  std::vector<uint8_t> planes() {
+  std::vector<float> values() {
     const auto raw = session->get_raw(port("planes"));
     EXPECT_TRUE(raw) << raw.error().text;
+    if (!raw) return {};
+    std::vector<float> out(raw.value().size() / sizeof(float));
+    std::memcpy(out.data(), raw.value().data(), raw.value().size());
+    return out;
+  }
+  std::vector<uint8_t> planes() {
     std::vector<uint8_t> out;
-    if (!raw) return out;
-    std::vector<float> values(raw.value().size() / sizeof(float));
-    std::memcpy(values.data(), raw.value().data(), raw.value().size());
-    for (const float v : values) out.push_back(static_cast<uint8_t>(v));
+    for (const float v : values()) out.push_back(static_cast<uint8_t>(v));
     return out;
   }
   std::vector<uint8_t> wanted(WarpSampling sampling = WarpSampling::kNearest) const {
