@@ -111,6 +111,10 @@ TEST(DrivingHeads, of_hypotheses_the_likeliest_is_taken_for_each_selection) {
       ASSERT_EQ(at("lead", 24 * s + i), raw[4955 + 51 * winner[s] + i]);
       ASSERT_EQ(at("lead_std", 24 * s + i), safe_exp(raw[4955 + 51 * winner[s] + 24 + i]));
     }
+  raw[991 * 1 + 990] = raw[991 * 4 + 990] = 2.0f;  // as likely as hypothesis 3
+  ASSERT_TRUE(parser.value().parse(raw.data()));
+  for (size_t i = 0; i < 495; ++i)
+    ASSERT_EQ(at("plan", i), raw[991 * 4 + i]) << "of equal ones the last";
 }
 
 TEST(DrivingHeads, a_missing_or_odd_head_is_refused_when_required_and_told_otherwise) {

@@ -239,6 +239,36 @@ TEST(Staging, worked_check_of_the_sampling_rules) {
   EXPECT_EQ(floats(rig.desire, 3), (std::vector<float>{4, 8, 12}));
 }
 
+TEST(Staging, I15_the_maximum_of_a_group_follows_numpy) {
+  const auto nan_of = [](uint32_t bits) {
+    float f;
+    std::memcpy(&f, &bits, 4);
+    return f;
+  };
+  const float one_nan = nan_of(0x7FC02000u), other_nan = nan_of(0xFFC04000u);
+  const struct {
+    float group[4];
+    uint16_t wanted;
+  } rows[] = {{{1, 3, 2, -4}, 0x4200},
+              {{0.0f, -0.0f, -0.0f, -1}, 0x0000},
+              {{-0.0f, 0.0f, 0.0f, -1}, 0x8000},  // of equal values the earlier
+              {{-1, -0.0f, 0.0f, -INFINITY}, 0x8000},
+              {{5, one_nan, INFINITY, 7}, 0x7E01},
+              {{5, one_nan, other_nan, 7}, 0x7E01},  // of two the first
+              {{other_nan, one_nan, 5, 7}, 0xFE02},
+              {{5, INFINITY, 7, other_nan}, 0xFE02},
+              {{-INFINITY, -INFINITY, -65504, -65504}, 0xFBFF}};
+  for (const auto& row : rows) {
+    Rig rig({4, 2, 1, 1, {1, 3, 1}, 1, 1}, DType::kU8, DType::kF16);
+    const std::vector<std::byte> frames(12);
+    for (const float value : row.group) rig.staging->stage(frames.data(), &value);
+    uint16_t got = 0;
+    std::memcpy(&got, rig.desire.bytes.data(), sizeof got);
+    EXPECT_EQ(got, row.wanted) << row.group[0] << " " << row.group[1] << " " << row.group[2] << " "
+                               << row.group[3];
+  }
+}
+
 TEST(Staging, halves_of_the_transcription_are_those_of_the_project) {
   for (uint32_t half = 0; half < 65536; ++half) {
     const auto h = static_cast<uint16_t>(half);

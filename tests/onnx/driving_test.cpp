@@ -159,7 +159,7 @@ TEST(DrivingHistory, the_queued_layout_computes_what_shifted_lists_give) {
   }
 }
 
-TEST(DrivingHistory, both_layouts_of_one_seed_give_the_same_bits) {
+TEST(DrivingHistory, I20_both_layouts_of_one_seed_give_the_same_bits_and_so_behind_a_reset) {
   const DrivingOnDisk queued(Layout::kQueued, 7), stateful(Layout::kStateful, 7);
   const Provider a(queued.config()), b(stateful.config());
   std::vector<float> before;
