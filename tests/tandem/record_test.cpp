@@ -1,7 +1,6 @@
 // The status record: what its reader believes. driving.md f.2; R38.
 #include "tandem/record.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -183,84 +182,83 @@ TEST(TandemRecord, damaged_text_reads_as_unavailable) {
   EXPECT_EQ(read_record("[]", place()).state, "unavailable");
 }
 
-TEST(TandemRecord, a_change_of_state_is_written_at_once_and_the_last_word_is_unavailable) {
-  const std::string folder = testing::TempDir() + "outrider_record";
-  const std::string path = folder + "/record.json";
-  const MonotonicClock clock;
+// A record that is written, with what it is made of, and what a reader makes of it.
+struct Written {
+  explicit Written(const std::string& name, LeadName of = {kDigest, 1})
+      : path(testing::TempDir() + "outrider_record_" + name + "/record.json"),
+        lead(std::move(of)) {}
+  void start() {
+    auto made = Record::start({path, &glance, &changed, &clock, [this] { return lead; }});
+    ASSERT_TRUE(made) << made.error().text;
+    record = std::move(made.value());
+  }
+  std::string text() const {
+    std::ifstream in(path);
+    std::string line;
+    std::getline(in, line);
+    return line;
+  }
+  RecordView read() const { return read_record(text(), here(clock)); }
+  void turn(Phase phase) {
+    glance.phase = static_cast<uint8_t>(phase);
+    changed.raise();
+  }
+  std::string path;
+  LeadName lead;
+  MonotonicClock clock;
   Glance glance;
   Signal changed;
-  const auto read = [&] {
-    std::ifstream in(path);
-    std::stringstream text;
-    text << in.rdbuf();
-    return read_record(text.str(), here(clock));
-  };
+  std::unique_ptr<Record> record;
+};
+
+TEST(TandemRecord, a_change_of_state_is_written_at_once_and_the_last_word_is_unavailable) {
+  Written w("states", {kDigest, 766000000});
   const auto await = [&](const char* state) {
-    for (int i = 0; i < 3000 && read().state != state; ++i) usleep(1000);
-    return read().state;
+    for (int i = 0; i < 3000 && w.read().state != state; ++i) usleep(1000);
+    return w.read().state;
   };
-  {
-    auto record = Record::start({path, &glance, &changed, &clock, [&] {
-                                   return LeadName{kDigest, 766000000};
-                                 }});
-    ASSERT_TRUE(record) << record.error().text;
-    EXPECT_EQ(read().state, "joining");
-    glance.phase = static_cast<uint8_t>(Phase::kReady);
-    changed.raise();
-    EXPECT_EQ(await("ready"), "ready");
-    glance.phase = static_cast<uint8_t>(Phase::kHolding);
-    glance.lead_output_ns = clock.now_ns();
-    glance.handovers = 5;
-    changed.raise();
-    EXPECT_EQ(await("running"), "running");
-    EXPECT_EQ(read().handovers, 5);
-    EXPECT_TRUE(read().active);
-    EXPECT_EQ(read().artifact_sha256, kDigest);
-    EXPECT_EQ(read().artifact_bytes, 766000000);
-  }
-  EXPECT_EQ(read().state, "unavailable");
+  ASSERT_NO_FATAL_FAILURE(w.start());
+  EXPECT_EQ(w.read().state, "joining");
+  w.turn(Phase::kReady);
+  EXPECT_EQ(await("ready"), "ready");
+  w.glance.lead_output_ns = w.clock.now_ns();
+  w.glance.handovers = 5;
+  w.turn(Phase::kHolding);
+  EXPECT_EQ(await("running"), "running");
+  EXPECT_EQ(w.read().handovers, 5);
+  EXPECT_TRUE(w.read().active);
+  EXPECT_EQ(w.read().artifact_sha256, kDigest);
+  EXPECT_EQ(w.read().artifact_bytes, 766000000);
+  w.record.reset();
+  EXPECT_EQ(w.read().state, "unavailable");
   auto refused = Record::start(
-      {"/proc/nowhere/record.json", &glance, &changed, &clock, [] { return LeadName(); }});
+      {"/proc/nowhere/record.json", &w.glance, &w.changed, &w.clock, [] { return LeadName(); }});
   EXPECT_FALSE(refused);
 }
 
 // driving.md f.2: at most once a second unless the state changed. A lead that is late in every
 // other tick changes nothing that a reader sees.
 TEST(TandemRecord, R38_holding_and_leading_in_turn_are_one_state_and_one_write_a_second) {
-  const std::string path = testing::TempDir() + "outrider_record_flips/record.json";
-  const MonotonicClock clock;
-  Glance glance;
-  Signal changed;
-  glance.lead_output_ns = clock.now_ns();
-  glance.phase = static_cast<uint8_t>(Phase::kLeading);
-  auto record = Record::start({path, &glance, &changed, &clock, [] {
-                                 return LeadName{kDigest, 1};
-                               }});
-  ASSERT_TRUE(record) << record.error().text;
-  usleep(100000);  // the first "running" is out
-  std::set<ino_t> files;
+  Written w("flips");
+  w.glance.lead_output_ns = w.clock.now_ns();
+  w.glance.phase = static_cast<uint8_t>(Phase::kLeading);
+  ASSERT_NO_FATAL_FAILURE(w.start());
+  usleep(100000);                 // the first "running" is out
+  std::set<std::string> written;  // every record has the time at which it was written
   for (int i = 0; i < 80; ++i) {
-    glance.phase = static_cast<uint8_t>(i % 2 == 0 ? Phase::kHolding : Phase::kLeading);
-    changed.raise();
+    w.turn(i % 2 == 0 ? Phase::kHolding : Phase::kLeading);
     usleep(10000);
-    struct stat now {};
-    ASSERT_EQ(stat(path.c_str(), &now), 0);
-    files.insert(now.st_ino);
+    written.insert(w.text());
   }
-  EXPECT_LE(files.size(), 2u) << "written anew by every flip";
+  EXPECT_LE(written.size(), 2u) << "written anew by every flip";
   // A state that truly flips is written at most every kLeastNs.
-  files.clear();
-  const int64_t begin_ns = clock.now_ns();
+  const int64_t begin_ns = w.clock.now_ns();
   std::string last;
   int n_writes = 0;
-  while (clock.now_ns() - begin_ns < 500000000) {
-    glance.phase = static_cast<uint8_t>((clock.now_ns() / 1000000) % 2 == 0 ? Phase::kReady
-                                                                            : Phase::kRetrying);
-    changed.raise();
+  while (w.clock.now_ns() - begin_ns < 500000000) {
+    w.turn((w.clock.now_ns() / 1000000) % 2 == 0 ? Phase::kReady : Phase::kRetrying);
     usleep(500);
-    std::ifstream in(path);
-    std::string text;
-    std::getline(in, text);
+    const std::string text = w.text();
     n_writes += text != last;
     last = text;
   }
@@ -270,58 +268,32 @@ TEST(TandemRecord, R38_holding_and_leading_in_turn_are_one_state_and_one_write_a
 
 // A reader must not wait a second to see who took over.
 TEST(TandemRecord, R38_the_first_output_of_a_lead_is_written_at_once) {
-  const std::string path = testing::TempDir() + "outrider_record_first/record.json";
-  const MonotonicClock clock;
-  Glance glance;
-  Signal changed;
-  auto record = Record::start({path, &glance, &changed, &clock, [] {
-                                 return LeadName{kDigest, 1};
-                               }});
-  ASSERT_TRUE(record) << record.error().text;
-  const auto read = [&] {
-    std::ifstream in(path);
-    std::string text;
-    std::getline(in, text);
-    return read_record(text, here(clock));
-  };
+  Written w("first");
+  ASSERT_NO_FATAL_FAILURE(w.start());
   usleep(100000);
-  glance.phase = static_cast<uint8_t>(Phase::kLeading);
-  changed.raise();
+  w.turn(Phase::kLeading);
   usleep(100000);
-  EXPECT_EQ(read().state, "running");
-  EXPECT_FALSE(read().active) << "nothing of the lead was given yet";
-  glance.lead_output_ns = clock.now_ns();
-  changed.raise();
-  for (int i = 0; i < 200 && !read().active; ++i) usleep(1000);
-  EXPECT_TRUE(read().active);
+  EXPECT_EQ(w.read().state, "running");
+  EXPECT_FALSE(w.read().active) << "nothing of the lead was given yet";
+  w.glance.lead_output_ns = w.clock.now_ns();
+  w.changed.raise();
+  for (int i = 0; i < 200 && !w.read().active; ++i) usleep(1000);
+  EXPECT_TRUE(w.read().active);
   // Held from now on: the record ages, the output does not become newer.
-  glance.phase = static_cast<uint8_t>(Phase::kHolding);
-  changed.raise();
+  w.turn(Phase::kHolding);
   usleep(1300000);
-  EXPECT_FALSE(read().active) << "the newest output is older than 250 ms";
+  EXPECT_FALSE(w.read().active) << "the newest output is older than 250 ms";
 }
 
 TEST(TandemRecord, R7_the_route_of_the_warp_is_told_with_its_reason) {
-  const std::string path = testing::TempDir() + "outrider_record_warp/record.json";
-  const MonotonicClock clock;
-  Glance glance;
-  Signal changed;
-  auto record = Record::start({path, &glance, &changed, &clock, [] {
-                                 return LeadName{kDigest, 1};
-                               }});
-  ASSERT_TRUE(record) << record.error().text;
-  const auto read = [&] {
-    std::ifstream in(path);
-    std::string text;
-    std::getline(in, text);
-    return read_record(text, here(clock));
-  };
-  EXPECT_EQ(read().warp_route, "");
-  record.value()->note_warp("staged", "fake \"granted\" none\n");
-  for (int i = 0; i < 500 && read().warp_route.empty(); ++i) usleep(1000);
-  EXPECT_EQ(read().warp_route, "staged");
-  EXPECT_EQ(read().warp_reason, "fake \"granted\" none?");
-  EXPECT_EQ(read().state, "joining");
+  Written w("warp");
+  ASSERT_NO_FATAL_FAILURE(w.start());
+  EXPECT_EQ(w.read().warp_route, "");
+  w.record->note_warp("staged", "fake \"granted\" none\n");
+  for (int i = 0; i < 500 && w.read().warp_route.empty(); ++i) usleep(1000);
+  EXPECT_EQ(w.read().warp_route, "staged");
+  EXPECT_EQ(w.read().warp_reason, "fake \"granted\" none?");
+  EXPECT_EQ(w.read().state, "joining");
   // Half of it, or another word, is no record.
   for (const auto& over : {std::map<std::string, std::string>{{"warp_route", "\"direct\""}},
                            {{"warp_reason", "\"x\""}},

@@ -212,6 +212,8 @@ TEST(TandemStateful, R35_a_reset_takes_no_memory_and_no_millisecond_and_is_a_fre
     for (int i = 0; i < 30; ++i)
       ASSERT_EQ(run(used.value(), i), run(fresh.value(), i)) << "frame " << i << " of " << config;
   }
+  if (configs.size() == 1)
+    GTEST_SKIP() << "the recurrent net is absent: data/silero_vad_16k_op15.onnx";
 }
 
 }  // namespace
