@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/json.h"
 #include "kernels/cpu_ops.h"
 #include "models/llm_run.h"
 #include "models/vlm_prompt.h"
 #include "models/vlm_tower.h"
-#include "support/reference_files.h"
+#include "support/recorded_pair.h"
 
 namespace outrider::test {
 namespace {
@@ -27,11 +26,6 @@ double max_abs(std::span<const float> got, std::span<const float> wanted) {
   }
   return worst;
 }
-
-struct Picture {
-  std::vector<uint8_t> rgb;
-  int64_t width, height;
-};
 
 GgufFile open_file(const std::string& path) {
   auto file = GgufFile::open(path.c_str());
@@ -80,19 +74,14 @@ struct Pair {
     tower = std::move(VlmTower::make(vision_model.value(), *ops, kContext).value());
   }
 
-  void write(const std::string& all, const std::vector<Picture>& pictures, bool clips) {
+  void write(const std::string& all, const std::vector<RecordedPair::Shown>& pictures, bool clips) {
     prompt.clear();
     pixels.clear();
     std::vector<PicturePlan> plans;
-    for (const Picture& p : pictures) {
+    for (const RecordedPair::Shown& p : pictures) {
       plans.push_back(plan_picture(config, p.width, p.height));
       pixels.emplace_back(static_cast<size_t>(plans.back().n_bytes()));
-      const ImageView view = {PixelFormat::kRgb8,
-                              p.rgb.data(),
-                              p.rgb.size(),
-                              static_cast<int32_t>(p.width),
-                              static_cast<int32_t>(p.height),
-                              0};
+      const ImageView view = {PixelFormat::kRgb8, p.rgb.data(), p.rgb.size(), p.width, p.height, 0};
       read_picture(config, plans.back(), view, pixels.back().data());
     }
     std::string_view rest = all;
@@ -152,71 +141,37 @@ struct Pair {
 class VlmGolden : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    folder_ = shared_path(std::string("golden/") + GetParam());
-    if (folder_.empty()) GTEST_SKIP() << "shared reference data is absent: golden/" << GetParam();
-    const auto bytes = read_reference<char>(folder_ + "/meta.json");
-    meta_ = std::move(Json::parse({bytes.data(), bytes.size()}).value());
-    for (const char* which : {"model", "vision"}) {
-      const Json& model = *meta_.find(which);
-      const std::string dir = reference_files(model.find("make_gguf")->text());
-      if (dir.empty())
-        GTEST_SKIP() << "the reference generator does not run here (python3-numpy missing?)";
-      (which[0] == 'm' ? text_ : vision_) = dir + "/" + model.find("file")->text();
-    }
-    greedy_ = read_reference<int32_t>(folder_ + "/greedy.bin");
-    read_pictures();
-    const Json* text = meta_.find("text");
+    case_ = RecordedPair(GetParam());
+    if (!case_.absent.empty()) GTEST_SKIP() << case_.absent;
+    const Json* text = case_.meta.find("text");
     if (text != nullptr) {
       prompt_ = text->text();
       return;
     }
-    prompt_ = meta_.find("prompt")->text();
-    for (size_t i = 0; i < pictures_.size(); ++i) prompt_ += kMark;
+    prompt_ = case_.meta.find("prompt")->text();
+    for (size_t i = 0; i < case_.pictures.size(); ++i) prompt_ += kMark;
   }
 
-  void read_pictures() {
-    std::vector<std::pair<int64_t, int64_t>> sizes;
-    if (const Json* given = meta_.find("sizes"))
-      for (const Json& size : given->items())
-        sizes.emplace_back(size.items()[0].integer(), size.items()[1].integer());
-    else
-      sizes.assign(static_cast<size_t>(meta_.find("views")->integer()),
-                   {meta_.find("width")->integer(), meta_.find("height")->integer()});
-    if (sizes.empty()) return;
-    const auto all = read_reference<uint8_t>(folder_ + "/images.u8");
-    auto at = all.begin();
-    for (const auto& [width, height] : sizes) {
-      pictures_.push_back({{at, at + width * height * 3}, width, height});
-      at += width * height * 3;
-    }
-    EXPECT_EQ(at, all.end());
-  }
-
-  bool clips() const { return std::string(GetParam()).find("pair") != std::string::npos; }
   std::unique_ptr<Pair> pair(Precision precision, int n_threads, int64_t chunk = 64) const {
-    auto made = std::make_unique<Pair>(text_, vision_, precision, n_threads, chunk);
-    made->write(prompt_, pictures_, clips());
+    auto made =
+        std::make_unique<Pair>(case_.text_path, case_.vision_path, precision, n_threads, chunk);
+    made->write(prompt_, case_.pictures, case_.clips);
     return made;
   }
 
-  std::string folder_, text_, vision_, prompt_;
-  Json meta_;
-  std::vector<Picture> pictures_;
-  std::vector<int32_t> greedy_;
+  RecordedPair case_;
+  std::string prompt_;
 };
 
 // Cases that record tokens and frames too.
 class VlmFrames : public VlmGolden {};
-constexpr const char* kAll[] = {
-    "mllm_gemma3",          "mllm_gemma3_resize", "mllm_qwen25vl_one", "mllm_qwen25vl_pair_f16",
-    "mllmx_qwen25vl_text",  "mllmx_qwen25vl_two", "mllmx_smolvlm_one", "mllmx_smolvlm_chat",
-    "mllmx_smolvlm_two_f16"};
 const auto kName = [](const auto& c) { return std::string(c.param); };
-INSTANTIATE_TEST_SUITE_P(Cases, VlmGolden, testing::ValuesIn(kAll), kName);
-INSTANTIATE_TEST_SUITE_P(Cases, VlmFrames, testing::ValuesIn(kAll + 2, std::end(kAll)), kName);
+INSTANTIATE_TEST_SUITE_P(Cases, VlmGolden, testing::ValuesIn(kRecordedPairs), kName);
+INSTANTIATE_TEST_SUITE_P(Cases, VlmFrames,
+                         testing::ValuesIn(kRecordedPairs + 2, std::end(kRecordedPairs)), kName);
 
 TEST_P(VlmFrames, the_prompt_becomes_the_recorded_tokens_and_frames) {
-  const Json* chunks = meta_.find("chunks");
+  const Json* chunks = case_.meta.find("chunks");
   ASSERT_NE(chunks, nullptr);
   const auto p = pair(Precision::kF32, 1);
   const auto segments = p->prompt.segments();
@@ -242,36 +197,41 @@ TEST_P(VlmFrames, the_prompt_becomes_the_recorded_tokens_and_frames) {
 }
 
 TEST_P(VlmFrames, picture_tokens_are_within_the_tolerance) {
-  const Json* tolerance = meta_.find("tolerance_image_embd");
+  const Json* tolerance = case_.meta.find("tolerance_image_embd");
   ASSERT_NE(tolerance, nullptr);
   const auto p = pair(Precision::kF32, 2);
   p->feed();
+  const auto& chunks = case_.meta.find("chunks")->items();
+  ASSERT_EQ(static_cast<std::ptrdiff_t>(p->tokens.size()),
+            std::count_if(chunks.begin(), chunks.end(),
+                          [](const Json& c) { return c.find("type")->text() == "image"; }));
   const bool one_file = p->config.kind == VlmKind::kIdefics3;
   std::vector<float> got, wanted;
   for (size_t i = 0; i < p->tokens.size(); ++i) {
     got.insert(got.end(), p->tokens[i].begin(), p->tokens[i].end());
     if (one_file) continue;
-    const auto part = read_reference<float>(folder_ + "/image_embd_" + std::to_string(i) + ".bin");
+    const auto part =
+        read_reference<float>(case_.folder + "/image_embd_" + std::to_string(i) + ".bin");
     wanted.insert(wanted.end(), part.begin(), part.end());
   }
-  if (one_file) wanted = read_reference<float>(folder_ + "/image_embd.bin");
+  if (one_file) wanted = read_reference<float>(case_.folder + "/image_embd.bin");
   EXPECT_LE(max_abs(got, wanted), tolerance->number());
 }
 
 TEST_P(VlmGolden, greedy_ids_are_exact_and_logits_within_the_tolerance) {
   for (const Precision precision : {Precision::kF32, Precision::kStored}) {
     const auto p = pair(precision, 2);
-    const auto got = p->generate(greedy_.size());
+    const auto got = p->generate(case_.greedy.size());
     const auto vocab = got[0].size();
     for (size_t i = 0; i < got.size(); ++i)
-      EXPECT_EQ(std::max_element(got[i].begin(), got[i].end()) - got[i].begin(), greedy_[i])
+      EXPECT_EQ(std::max_element(got[i].begin(), got[i].end()) - got[i].begin(), case_.greedy[i])
           << "token " << i;
-    const auto logits = read_reference<float>(folder_ + "/logits.bin");
+    const auto logits = read_reference<float>(case_.folder + "/logits.bin");
     ASSERT_EQ(logits.size(), vocab);
-    EXPECT_LE(max_abs(got[0], logits), meta_.find("tolerance_max_abs_logits")->number());
-    const Json* plain = meta_.find("tolerance_max_abs_logits_plain");
+    EXPECT_LE(max_abs(got[0], logits), case_.meta.find("tolerance_max_abs_logits")->number());
+    const Json* plain = case_.meta.find("tolerance_max_abs_logits_plain");
     if (plain == nullptr) continue;
-    const auto rows = read_reference<float>(folder_ + "/logits_plain.bin");
+    const auto rows = read_reference<float>(case_.folder + "/logits_plain.bin");
     ASSERT_EQ(rows.size(), 3 * vocab);
     const size_t steps[] = {0, 1, got.size() - 1};
     for (size_t i = 0; i < 3; ++i)

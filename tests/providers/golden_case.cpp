@@ -1,27 +1,12 @@
 #include "providers/golden_case.h"
 
 #include <cmath>
-#include <cstring>
 
-#include "base/mapped_file.h"
+#include "support/reference_files.h"
 
 namespace outrider::test {
-namespace {
-
-template <class T>
-std::vector<T> read_array(const std::string& path) {
-  const auto file = MappedFile::open(path.c_str());
-  EXPECT_TRUE(file) << file.error().text;
-  if (!file) return {};
-  std::vector<T> values(file.value().size() / sizeof(T));
-  std::memcpy(values.data(), file.value().bytes().data(), values.size() * sizeof(T));
-  return values;
-}
-
-}  // namespace
-
 std::vector<float> read_floats(const std::string& path) {
-  return read_array<float>(path);
+  return read_reference<float>(path);
 }
 
 double max_abs(const std::vector<float>& got, const std::vector<float>& wanted) {
@@ -35,7 +20,7 @@ double max_abs(const std::vector<float>& got, const std::vector<float>& wanted) 
 }
 
 GoldenCase::GoldenCase(std::string folder) : folder_(std::move(folder)) {
-  const auto bytes = read_array<char>(folder_ + "/meta.json");
+  const auto bytes = read_reference<char>(folder_ + "/meta.json");
   auto json = Json::parse({bytes.data(), bytes.size()});
   EXPECT_TRUE(json) << json.error().text;
   if (json) meta_ = std::move(json.value());
@@ -64,7 +49,7 @@ std::string GoldenCase::config(const std::string& models, const std::string& ext
 void GoldenCase::stage(const PiProvider& provider) const {
   const int64_t width = field("width").integer(), height = field("height").integer();
   const int64_t n_views = field("views").integer(), view_bytes = width * height * 3;
-  const auto images = read_array<uint8_t>(folder_ + "/images.u8");
+  const auto images = read_reference<uint8_t>(folder_ + "/images.u8");
   ASSERT_EQ(static_cast<int64_t>(images.size()), n_views * view_bytes);
   std::vector<frt_image_view> views;
   for (int64_t i = 0; i < n_views; ++i) {
@@ -85,7 +70,7 @@ void GoldenCase::stage(const PiProvider& provider) const {
 }
 
 std::vector<float> GoldenCase::floats(const std::string& name) const {
-  return read_array<float>(folder_ + "/" + name + ".bin");
+  return read_reference<float>(folder_ + "/" + name + ".bin");
 }
 
 Taps::Taps(const PiProvider& provider) {

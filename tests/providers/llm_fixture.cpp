@@ -40,7 +40,7 @@ std::string config_json(const LlmSpec& spec) {
   return json + "}";
 }
 
-LlmProvider::LlmProvider(const std::string& config) {
+LlmProvider::LlmProvider(const std::string& config, uint32_t first_port) : first_port_(first_port) {
   library_ = dlopen(llm_provider_path().c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library_, nullptr) << dlerror();
   if (library_ == nullptr) return;
@@ -93,7 +93,7 @@ int32_t LlmProvider::integer(uint32_t port) const {
 
 std::vector<float> LlmProvider::logits() const {
   std::string bytes;
-  if (read(kLogits, &bytes) != 0) return {};
+  if (read(first_port_ + kLogits, &bytes) != 0) return {};
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
@@ -101,7 +101,7 @@ std::vector<float> LlmProvider::logits() const {
 
 std::string LlmProvider::text() const {
   std::string value;
-  read(kText, &value);
+  read(first_port_ + kText, &value);
   return value;
 }
 
@@ -130,8 +130,8 @@ std::vector<int32_t> LlmProvider::generate(size_t n) const {
     const int code = decode();
     EXPECT_EQ(code, 0) << error();
     if (code != 0) break;
-    ids.push_back(integer(kNextToken));
-    if (integer(kIsEog) != 0) break;
+    ids.push_back(integer(first_port_ + kNextToken));
+    if (integer(first_port_ + kIsEog) != 0) break;
   }
   return ids;
 }

@@ -32,7 +32,8 @@ class LlmProvider {
  public:
   enum Port : uint32_t { kPrompt, kText, kNextToken, kLogits, kIsEog, kTokens };
 
-  explicit LlmProvider(const std::string& config);
+  // `first_port`: how many ports of a larger face stand before those of a text model.
+  explicit LlmProvider(const std::string& config, uint32_t first_port = 0);
   explicit LlmProvider(const LlmSpec& spec) : LlmProvider(config_json(spec)) {}
   ~LlmProvider();
   LlmProvider(const LlmProvider&) = delete;
@@ -46,9 +47,11 @@ class LlmProvider {
   int set(uint32_t port, const void* data, uint64_t bytes) const {
     return runtime_->verbs.set_input(runtime_->self, port, data, bytes, -1);
   }
-  int prompt(const std::string& text) const { return set(kPrompt, text.data(), text.size()); }
+  int prompt(const std::string& text) const {
+    return set(first_port_ + kPrompt, text.data(), text.size());
+  }
   int tokens(std::span<const int32_t> ids) const {
-    return set(kTokens, ids.data(), ids.size_bytes());
+    return set(first_port_ + kTokens, ids.data(), ids.size_bytes());
   }
   int step() const { return runtime_->verbs.step(runtime_->self); }
   int reset() const { return stage("reset"); }
@@ -73,6 +76,7 @@ class LlmProvider {
   void* library_ = nullptr;
   frt_model_runtime_v1* runtime_ = nullptr;
   int open_code_ = 0;
+  uint32_t first_port_ = 0;
 };
 
 // n ids that any tiny model has, different for every seed.

@@ -2,60 +2,32 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <map>
 
 #include "base/json.h"
-#include "base/mapped_file.h"
 #include "providers/llm_fixture.h"
-#include "support/shared_data.h"
+#include "support/reference_files.h"
 
 namespace outrider::test {
 namespace {
-
-template <class T>
-std::vector<T> read_array(const std::string& path) {
-  const auto file = MappedFile::open(path.c_str());
-  EXPECT_TRUE(file) << file.error().text;
-  if (!file) return {};
-  std::vector<T> values(file.value().size() / sizeof(T));
-  std::memcpy(values.data(), file.value().bytes().data(), values.size() * sizeof(T));
-  return values;
-}
-
-// The folder with the case's model file, or "".
-std::string generate(const std::string& command) {
-  static const TempDir dir;
-  static std::map<std::string, bool> done;
-  auto [entry, fresh] = done.try_emplace(command, false);
-  if (fresh) {
-    const size_t space = command.find(' ');
-    const std::string line = "/usr/bin/python3 '" + shared_dir() + "/tools/" +
-                             command.substr(0, space) + "'" + command.substr(space) + " --out '" +
-                             dir.path() + "' >/dev/null 2>&1";
-    entry->second = std::system(line.c_str()) == 0;
-  }
-  return entry->second ? dir.path() : std::string();
-}
 
 class LlmCase : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     const std::string folder = shared_path(std::string("golden/") + GetParam());
     if (folder.empty()) GTEST_SKIP() << "shared reference data is absent: golden/" << GetParam();
-    const auto bytes = read_array<char>(folder + "/meta.json");
+    const auto bytes = read_reference<char>(folder + "/meta.json");
     meta_ = std::move(Json::parse({bytes.data(), bytes.size()}).value());
     const Json& model = *meta_.find("model");
-    const std::string dir = generate(model.find("make_gguf")->text());
+    const std::string dir = reference_files(model.find("make_gguf")->text());
     if (dir.empty())
       GTEST_SKIP() << "the reference generator does not run here (python3-numpy missing?)";
     spec_.model = dir + "/" + model.find("file")->text();
     spec_.n_threads = 2;
     prompt_ = meta_.find("prompt")->text();
-    ids_ = read_array<int32_t>(folder + "/tokens.bin");
-    greedy_ = read_array<int32_t>(folder + "/greedy.bin");
-    logits_ = read_array<float>(folder + "/logits.bin");
+    ids_ = read_reference<int32_t>(folder + "/tokens.bin");
+    greedy_ = read_reference<int32_t>(folder + "/greedy.bin");
+    logits_ = read_reference<float>(folder + "/logits.bin");
     spec_.max_tokens = static_cast<int64_t>(greedy_.size());
   }
 

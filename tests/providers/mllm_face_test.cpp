@@ -160,6 +160,7 @@ TEST(MllmFace, sizes_from_one_pixel_to_the_limit_are_read_or_refused_in_words) {
     spec.n_ctx = 128;
     const P p(spec);
     ASSERT_EQ(p.prompt("look"), 0);
+    int n_read = 0;
     for (const auto& [w, h] : {std::pair{1, 1},
                                {1, 2},
                                {2, 1},
@@ -185,11 +186,14 @@ TEST(MllmFace, sizes_from_one_pixel_to_the_limit_are_read_or_refused_in_words) {
         continue;
       }
       EXPECT_EQ(p.prefill(), 0) << vlm_kind_name(kind) << " " << w << "x" << h << p.error();
+      ++n_read;
     }
+    EXPECT_GE(n_read, 6) << vlm_kind_name(kind);
   }
 }
 
 TEST(MllmFace, FC27_pictures_and_words_beyond_the_context_are_refused_before_anything_is_computed) {
+  int n_with_words = 0;
   for (const VlmKind kind : kKinds) {
     MllmSpec spec = tiny_mllm(kind);
     spec.n_ctx = 40;
@@ -206,6 +210,7 @@ TEST(MllmFace, FC27_pictures_and_words_beyond_the_context_are_refused_before_any
       if (p.images(many) == 0) break;
     }
     if (n == 0) continue;  // one is too large already
+    ++n_with_words;
     std::string words;
     for (int i = 0; i < 38; ++i) words += "cup ";
     ASSERT_EQ(p.prompt(words), 0);
@@ -216,19 +221,28 @@ TEST(MllmFace, FC27_pictures_and_words_beyond_the_context_are_refused_before_any
     EXPECT_EQ(p.counter("evaluated_tokens"), 0);
     expect_nothing_ready(p, "after a prompt that does not fit");
   }
+  EXPECT_EQ(n_with_words, 3) << "the longer half was not tried";
 }
 
-TEST(MllmFace, places_of_pictures_are_as_many_as_pictures) {
+TEST(MllmFace, FC09_places_of_pictures_are_as_many_as_pictures) {
   const P p(tiny_mllm(VlmKind::kGemma3, R"("image_sizes":"any","tokens_port":"on")"));
   ASSERT_EQ(p.images({Picture::make(30, 40), Picture::make(50, 20)}), 0) << p.error();
-  for (const char* bad : {"one <__media__> place", "<__media__><__media__><__media__>"}) {
+  for (const auto& [bad, says] :
+       {std::pair{"one <__media__> place", "1 places <__media__> for 2 pictures"},
+        {"<__media__><__media__><__media__>", "3 places <__media__> for 2 pictures"}}) {
     ASSERT_EQ(p.prompt(bad), 0);
     EXPECT_EQ(p.prefill(), FRT_ERR_INVALID) << bad;
-    EXPECT_NE(p.error().find("<__media__>"), std::string::npos);
+    EXPECT_NE(p.error().find(says), std::string::npos) << p.error();
   }
   ASSERT_EQ(p.prompt("first <__media__> then <__media__>, what now"), 0);
   EXPECT_EQ(p.prefill(), 0) << p.error();
   const auto inside = p.logits();
+  ASSERT_EQ(p.images({Picture::make(50, 20), Picture::make(30, 40)}), 0) << p.error();
+  ASSERT_EQ(p.prefill(), 0) << p.error();
+  EXPECT_NE(p.logits(), inside) << "the same two, the other way round";
+  ASSERT_EQ(p.images({Picture::make(30, 40), Picture::make(50, 20)}), 0) << p.error();
+  ASSERT_EQ(p.prefill(), 0) << p.error();
+  EXPECT_EQ(p.logits(), inside);
   ASSERT_EQ(p.prompt("<__media__><__media__>"), 0);
   EXPECT_EQ(p.prefill(), 0) << p.error();
   ASSERT_EQ(p.prompt("first  then , what now"), 0);
@@ -368,15 +382,22 @@ TEST(MllmOpen, a_damaged_vision_file_is_refused_or_runs) {
       write(bytes.substr(0, n));
       EXPECT_LT(open_code(config_json(spec)), 0) << n << " bytes";
     }
+    int n_refused = 0, n_ran = 0;
     for (size_t i = 0; i < 40; ++i) {
       std::string copy = bytes;
       copy[(i * 2654435761u) % 3000] ^= static_cast<char>(1 << (i % 8));
       write(copy);
       const MllmProvider provider(spec);
-      if (!provider.ok()) continue;
+      if (!provider.ok()) {
+        EXPECT_LT(provider.open_code(), 0);
+        ++n_refused;
+        continue;
+      }
       if (provider.images({Picture::make(20, 20)}) == 0 && provider.prompt("look") == 0)
-        provider.step();
+        n_ran += provider.step() == 0;
     }
+    EXPECT_GE(n_refused, 1) << vlm_kind_name(kind);
+    EXPECT_GE(n_ran, 1) << vlm_kind_name(kind);
   }
 }
 

@@ -1,6 +1,5 @@
 #include "providers/mllm_fixture.h"
 
-#include <cstring>
 #include <map>
 
 #include "support/shared_data.h"
@@ -70,33 +69,6 @@ int MllmProvider::images(const std::vector<Picture>& pictures) const {
   std::vector<frt_image_view> views;
   for (const Picture& picture : pictures) views.push_back(picture.view());
   return set(kImages, views.data(), views.size() * sizeof(frt_image_view));
-}
-
-std::vector<float> MllmProvider::logits() const {
-  std::string bytes;
-  if (read(kLogits, &bytes) != 0) return {};
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
-std::string MllmProvider::text() const {
-  std::string value;
-  read(kText, &value);
-  return value;
-}
-
-std::vector<int32_t> MllmProvider::generate(size_t n) const {
-  std::vector<int32_t> ids;
-  EXPECT_EQ(prefill(), 0) << error();
-  while (ids.size() < n) {
-    const int code = decode();
-    EXPECT_EQ(code, 0) << error();
-    if (code != 0) break;
-    ids.push_back(integer(kNextToken));
-    if (integer(kIsEog) != 0) break;
-  }
-  return ids;
 }
 
 }  // namespace outrider::test

@@ -34,16 +34,8 @@ struct Picture {
 class MllmProvider : public LlmProvider {
  public:
   enum Port : uint32_t { kImages, kPrompt, kText, kNextToken, kLogits, kIsEog, kTokens };
-  explicit MllmProvider(const MllmSpec& spec) : LlmProvider(config_json(spec)) {}
-
+  explicit MllmProvider(const MllmSpec& spec) : LlmProvider(config_json(spec), kPrompt) {}
   int images(const std::vector<Picture>& pictures) const;
-  int prompt(const std::string& text) const { return set(kPrompt, text.data(), text.size()); }
-  int tokens(std::span<const int32_t> ids) const {
-    return set(kTokens, ids.data(), ids.size_bytes());
-  }
-  std::vector<float> logits() const;
-  std::string text() const;
-  std::vector<int32_t> generate(size_t n) const;
 };
 
 }  // namespace outrider::test

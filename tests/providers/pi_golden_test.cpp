@@ -4,29 +4,13 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 
 #include "models/synthetic_pi.h"
 #include "providers/golden_case.h"
-#include "support/shared_data.h"
+#include "support/reference_files.h"
 
 namespace outrider::test {
 namespace {
-
-// The model files of a recorded case are written by the reference generator, once per command.
-std::string generate(const std::string& command) {
-  static const TempDir dir;
-  static std::map<std::string, bool> done;
-  auto [entry, fresh] = done.try_emplace(command, false);
-  if (fresh) {
-    const size_t space = command.find(' ');
-    const std::string line = "/usr/bin/python3 '" + shared_dir() + "/tools/" +
-                             command.substr(0, space) + "'" + command.substr(space) + " --out '" +
-                             dir.path() + "' >/dev/null 2>&1";
-    entry->second = std::system(line.c_str()) == 0;
-  }
-  return entry->second ? dir.path() : std::string();
-}
 
 class JetsonPi : public testing::TestWithParam<const char*> {
  protected:
@@ -36,7 +20,7 @@ class JetsonPi : public testing::TestWithParam<const char*> {
       GTEST_SKIP() << "shared reference data is absent: golden/" << GetParam();
     }
     case_ = std::make_unique<GoldenCase>(folder);
-    models_ = generate(case_->field("policy").find("make_gguf")->text());
+    models_ = reference_files(case_->field("policy").find("make_gguf")->text());
     if (models_.empty()) {
       GTEST_SKIP() << "the reference generator does not run here (python3-numpy missing?)";
     }
