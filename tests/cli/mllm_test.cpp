@@ -97,7 +97,7 @@ TEST(MllmCommands, a_configuration_is_opened_as_it_stands_and_without_pictures_t
   EXPECT_EQ(run({"inspect", config}).status, 0);
 }
 
-TEST(MllmCommands, chat_sees_pictures_given_and_shown_later_and_typed_marks_are_nothing) {
+TEST(MllmCommands, FC09_chat_sees_pictures_given_and_shown_later_and_typed_marks_are_nothing) {
   const std::string a = picture("e.png", 50, 40), b = picture("f.png", 30, 60);
   for (const char* pair : kPairs) {
     const std::string lines =

@@ -381,7 +381,22 @@ TEST(ChatTemplate, refuses_what_is_no_template_or_fails_naming_the_line) {
     EXPECT_NE(refusal(source, none).find("line 1"), std::string::npos) << source;
 }
 
-TEST(ChatTemplate, keeps_its_limits_and_names_them) {
+// What reaches out of a template elsewhere: the interpreter's own objects, files, modules.
+TEST(ChatTemplate, FC47_reaches_nothing_but_what_it_is_given) {
+  const ChatRequest none;
+  for (const char* source :
+       {"{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ [].__class__.__base__.x }}",
+        "{{ self.__init__.__globals__ }}", "{{ messages.__class__.__name__ }}",
+        "{{ cycler.__init__.__globals__.os.popen('id').read() }}", "{{ config.items() }}"})
+    EXPECT_NE(refusal(source, none).find("line 1"), std::string::npos) << source;
+  for (const char* source :
+       {"{{ open('/etc/passwd').read() }}", "{% include '/etc/passwd' %}",
+        "{% import 'os' as os %}", "{% extends 'x' %}", "{{ ''|attr('__class__') }}"})
+    EXPECT_NE(refusal(source, none, Code::kUnsupported).find("line 1"), std::string::npos)
+        << source;
+}
+
+TEST(ChatTemplate, FC47_keeps_its_limits_and_names_them) {
   const ChatRequest none;
   EXPECT_NE(
       refusal("{% for a in range(3000) %}{% for b in range(3000) %}{% endfor %}{% endfor %}", none)
