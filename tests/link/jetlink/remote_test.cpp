@@ -144,13 +144,17 @@ TEST(JetlinkWords, says_what_does_not_go_together) {
       {{"serve", "--jetlink", "--device", "cuda"}, "--device cuda: allowed with --jetlink"},
       {{"serve", "--jetlink", "--port", "65536"}, "--port"},
       {{"serve", "--jetlink", "--wire", "1"}, "--wire"},
-      {{"serve", "--jetlink", "--usb"}, "serves Jetlink over TCP alone"},
       {{"serve", "--jetlink", "--listen", "usb:"}, "usb:"},
       {{"serve", "--jetlink", "--listen", "tcp://0.0.0.0:0", "--cache", folder}, "--plaintext"}};
   for (const auto& [line, says] : rows) {
     const Outcome outcome = cli_test::run(line);
     EXPECT_EQ(outcome.status, 2) << line.back() << ": " << outcome.err;
     EXPECT_NE(outcome.err.find(says), std::string::npos) << line.back() << ": " << outcome.err;
+  }
+  for (const char* flag : {"--usb", "--dial=192.168.60.1"}) {
+    const Outcome outcome = cli_test::run({"serve", "--jetlink", flag});
+    EXPECT_EQ(outcome.status, 1) << flag << ": cannot serve, and no mistake";
+    EXPECT_NE(outcome.err.find("serves Jetlink over TCP alone"), std::string::npos) << outcome.err;
   }
 }
 
