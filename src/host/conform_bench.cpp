@@ -10,6 +10,7 @@
 
 #include "abi/probe.h"
 #include "host/reason.h"
+#include "outrider/ext/tandem.h"
 
 namespace outrider::host::conformance {
 namespace {
@@ -278,9 +279,23 @@ double Bench::number_key(const char* key, double otherwise) const {
   return value != nullptr && value->is_number() ? value->number() : otherwise;
 }
 
+bool Bench::is_tandem() const {
+  if (family_ == "tandem") return true;
+  if (!main) return false;
+  const auto has = [&](const char* name, uint32_t direction, uint32_t dtype, int64_t size) {
+    const auto at = main->port(name);
+    if (!at) return false;
+    const frt_runtime_port_desc& p = main->ports()[*at];
+    return p.direction == direction && p.dtype == dtype && p.rank == 1 && p.shape[0] == size;
+  };
+  return has("engaged", FRT_PORT_IN, FRT_DTYPE_U8, 1) &&
+         has("origin", FRT_PORT_OUT, FRT_DTYPE_I64, OUTRIDER_ORIGIN_COUNT) &&
+         has("counters", FRT_PORT_OUT, FRT_DTYPE_I64, OUTRIDER_TANDEM_COUNT);
+}
+
 bool Bench::judges(const frt_runtime_port_desc& port) const {
   const std::string_view name = port.name;
-  const bool about_itself = family_ == "tandem" && (name == "origin" || name == "counters");
+  const bool about_itself = is_tandem() && (name == "origin" || name == "counters");
   return port.direction == FRT_PORT_OUT && port.update == FRT_UPDATE_STAGED && !about_itself &&
          !options_.ignored_outputs.contains(port.name);
 }

@@ -115,6 +115,9 @@ class Bench {
   std::optional<int64_t> integer_key(const char* key) const;
   double number_key(const char* key, double otherwise) const;
   const std::string& family() const { return family_; }  // of what answers
+  // A tandem gives the ports: it answers every tick, with a held value if need be. Known by its
+  // family, and by its own ports where another runtime (a camera, a link) stands in front of it.
+  bool is_tandem() const;
   // A STAGED output whose bytes the checks judge.
   bool judges(const frt_runtime_port_desc& port) const;
   bool is_policy() const { return family_ == "pi0"; }

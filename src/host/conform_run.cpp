@@ -179,8 +179,7 @@ void expect_stale(Bench& b, Verdict& v, const char* after) {
 }
 
 void new_input_makes_outputs_stale(Bench& b, Verdict& v) {
-  if (b.family() == "tandem")
-    return v.skip("a tandem answers every tick, with a held value if need be");
+  if (b.is_tandem()) return v.skip("a tandem answers every tick, with a held value if need be");
   for (uint32_t i = 0; i < b.main->ports().size(); ++i) {
     const auto& p = b.main->ports()[i];
     if (!b.wants(p)) continue;
@@ -256,7 +255,7 @@ void inputs_are_copied(Bench& b, Verdict& v) {
 }
 
 void instances_are_independent(Bench& b, Verdict& v) {
-  if (b.is_remote() || b.family() == "tandem") return v.skip("may share what is behind it");
+  if (b.is_remote() || b.is_tandem()) return v.skip("may share what is behind it");
   if (!b.run_tick(*b.main, v)) return;
   const auto mine = b.main->read_all();
   auto other = b.open(v);
