@@ -2,12 +2,10 @@
 
 #include "base/mapped_file.h"
 #include "base/sha256.h"
+#include "host/config_chain.h"
 #include "host/provider_path.h"
 
 namespace outrider::host {
-namespace {
-constexpr size_t kMostConfigBytes = 1 << 20;
-}  // namespace
 
 Result<ConfigFile> read_config_file(const std::string& path, const std::string& provider) {
   const auto fail = [&](const Error& error) {
@@ -29,6 +27,7 @@ Result<ConfigFile> read_config_file(const std::string& path, const std::string& 
     if (!found) return fail(found.error());
     out.provider = found.value();
   }
+  OUTRIDER_TRY(check_config_chain(path));
   auto digest = sha256_hex(bytes);
   if (!digest) return fail(digest.error());
   out.digest = digest.value();

@@ -1,5 +1,6 @@
 // provider_camera.so: cameras before a runtime that reads model frames.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "fixture.h"
 #include "host/conform.h"
@@ -236,6 +237,58 @@ TEST(CameraProvider, refuses_a_camera_before_a_camera_and_ports_of_its_own_names
     const Cameras odd("", R"("state_pairs":"none")", echo("new_img", dims));
     EXPECT_EQ(open_error(odd.config).code, Code::kShape);
   }
+}
+
+TEST(CameraProvider, before_a_tandem_the_suite_skips_what_it_skips_for_the_tandem_alone) {
+  Cameras c;
+  const std::string both = c.disk.file("both.json"), graph = c.disk.file("graph.json");
+  std::ofstream(both) << R"({"model_family":"tandem","standby":")" << graph << R"(","lead":")"
+                      << graph << "\"}";
+  const auto report = host::conform(
+      camera_path(), R"({"model_family":"camera","runtime":")" + both + "\"," + kLayoutKeys + "}",
+      host::ConformOptions{});
+  EXPECT_EQ(report.failed, 0) << host::to_text(report);
+  EXPECT_NE(host::to_text(report).find("a tandem answers every tick"), std::string::npos)
+      << host::to_text(report);
+}
+
+// Every way back to a file that is being opened is found before anything is opened.
+TEST(CameraProvider, refuses_a_chain_of_configurations_that_never_ends) {
+  Cameras c;
+  const auto put = [&](const char* name, const std::string& text) {
+    std::ofstream(c.disk.file(name)) << text;
+    return c.disk.file(name);
+  };
+  const auto camera = [](const std::string& behind) {
+    return R"({"model_family":"camera","runtime":")" + behind + "\"," + kLayoutKeys + "}";
+  };
+  const auto tandem = [](const std::string& standby, const std::string& lead) {
+    return R"({"model_family":"tandem","standby":")" + standby + R"(","lead":")" + lead + "\"}";
+  };
+  const auto refused = [](const std::string& config, const char* says) {
+    const Error error = open_error(config);
+    EXPECT_EQ(error.code, Code::kUnsupported) << error.text;
+    EXPECT_NE(std::string(error.text).find(says), std::string::npos) << error.text;
+  };
+  const std::string cam = c.disk.file("cam.json"), both = c.disk.file("both.json"),
+                    graph = c.disk.file("graph.json"), link = c.disk.file("link.json");
+  put("cam.json", camera(both));
+  put("both.json", tandem(cam, graph));
+  refused(camera(both), "cam.json");  // camera, tandem, the same camera
+  put("both.json", tandem(graph, cam));
+  refused(camera(both), "stands behind itself");
+  ASSERT_EQ(symlink(cam.c_str(), link.c_str()), 0);
+  put("both.json", tandem(graph, link));  // under another name
+  refused(camera(both), "stands behind itself");
+  put("both.json", tandem(graph, both));
+  refused(camera(both), "stands behind itself");
+  // Ends, but only after more files than anybody needs.
+  put("both.json", tandem(c.disk.file("a0.json"), graph));
+  for (int i = 0; i < 8; ++i)
+    put(("a" + std::to_string(i) + ".json").c_str(),
+        camera(c.disk.file("a" + std::to_string(i + 1) + ".json")));
+  put("a8.json", tandem(graph, graph));
+  refused(camera(both), "stand behind each other");
 }
 
 TEST(CameraProvider, a_device_layout_follows_from_the_size) {
