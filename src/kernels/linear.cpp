@@ -123,11 +123,11 @@ struct LinearRunner::Job {
     return weights <= kAloneWeights && products * a_bytes <= kAloneBytes;
   }
 
-  // Outputs first; rows too when there are more threads than panels.
+  // Outputs first; rows too when there are more threads than panels. In whole groups only where
+  // every thread gets as many: a thread that has one more keeps the others waiting for it.
   void share(int n_threads) {
-    const int64_t units_per_group = group / unit,
-                  n_groups = (n_units + units_per_group - 1) / units_per_group;
-    grain = n_groups % n_threads == 0 || n_groups >= 8 * n_threads ? units_per_group : 1;
+    const int64_t units_per_group = group / unit;
+    grain = n_units % (units_per_group * n_threads) == 0 ? units_per_group : 1;
     const int64_t n_grains = (n_units + grain - 1) / grain;
     n_output_parts = static_cast<int>(std::min<int64_t>(n_threads, n_grains));
     n_row_parts = static_cast<int>(std::min<int64_t>(n_threads / n_output_parts, tiles.n_tiles));
