@@ -59,7 +59,8 @@ class LinearRunner {
   void pack_rows(const Job& job, const float* const* rows, int64_t tile, int64_t k,
                  int64_t n) noexcept;
   void quantize_rows(const Job& job, const float* const* rows, int64_t tile) noexcept;
-  void multiply(const Job& job, int thread_index) noexcept;
+  void multiply(const Job& job, int part, int thread_index) noexcept;
+  void run_own_rows(const Product& product, int thread_index) noexcept;
 
   const KernelTable& table_;
   ThreadPool& pool_;

@@ -203,6 +203,50 @@ TEST_P(LinearOnEveryTable, gives_the_same_bits_when_threads_outnumber_the_panels
   EXPECT_EQ(y, z);
 }
 
+// So many rows that each thread takes some of them for itself.
+TEST_P(LinearOnEveryTable, gives_the_same_bits_when_threads_share_the_rows) {
+  const auto one = make_ops(GetParam(), 1, 400);
+  const int64_t max_in = 1027, n_out = 35, max_m = 385, stride = max_in + 5, y_stride = n_out + 3;
+  const auto x = random_values(static_cast<size_t>(max_m * stride), 3),
+             bias = random_values(n_out, 4), gate = random_values(n_out, 5),
+             scale = random_values(max_in, 6),
+             before = random_values(static_cast<size_t>(max_m * y_stride), 7);
+  const RowNorm rms{RowNorm::Kind::kRms, scale.data(), nullptr, 1e-6f};
+  for (const auto& [dtype, precision] : {std::pair{DType::kF32, Precision::kF32},
+                                         {DType::kF16, Precision::kF32},
+                                         {DType::kBf16, Precision::kBf16},
+                                         {DType::kF32, Precision::kInt8},
+                                         {DType::kQ8_0, Precision::kStored},
+                                         {DType::kQ4_K, Precision::kStored}}) {
+    const int64_t n_in = precision == Precision::kStored ? 768 : 1027;
+    const StoredMatrix w(dtype, n_out, n_in, 8), up(dtype, n_out, n_in, 9);
+    const PackedWeight packed(*one, {w.matrix}, Stack::kRows, precision),
+        pair(*one, {w.matrix, up.matrix}, Stack::kPaired, precision);
+    for (int threads : {2, 3}) {
+      const auto ops = make_ops(GetParam(), threads, 400);
+      for (int64_t m : {126 * threads - 1, 126 * threads, 126 * threads + 5}) {
+        const View<const float> rows(x.data(), m, n_in, stride);
+        for (const LinearIn& in : {LinearIn(rows), LinearIn(rows, rms)}) {
+          std::vector<float> y = before, z = before, gated = before, gated_z = before;
+          const auto out = [&](std::vector<float>& to) {
+            return LinearOut{.y = {to.data(), m, n_out, y_stride},
+                             .bias = bias.data(),
+                             .add = true,
+                             .gate = gate.data()};
+          };
+          one->linear(in, packed.weight, out(y));
+          ops->linear(in, packed.weight, out(z));
+          one->gated_linear(in, pair.weight, Activation::kSilu, out(gated).y);
+          ops->gated_linear(in, pair.weight, Activation::kSilu, out(gated_z).y);
+          ASSERT_EQ(y, z) << dtype_info(dtype).name << " m " << m << " threads " << threads;
+          ASSERT_EQ(gated, gated_z)
+              << dtype_info(dtype).name << " m " << m << " threads " << threads;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(LinearOnEveryTable, applies_bias_activation_gate_and_add_in_that_order) {
   const auto ops = make_ops(GetParam(), 2);
   const int64_t m = 9, n_out = 37, n_in = 24;
