@@ -23,6 +23,7 @@ constexpr Flag kFlags[] = {
      "PNG or JPEG picture that the first line is about; further ones by a line /image PATH.",
      parse_text, true},
     kMmprojFlag,
+    kSchemaFlag,
     kSeedFlag,
     kThreadsFlag,
     kSetFlag,
@@ -217,6 +218,7 @@ int run(Context& context) {
   if (context.args.given("--system"))
     talk.say("system", without_marks(context.args.text("--system")));
   context.out.say(Level::kInfo, "an empty line or the end of the input ends the conversation");
+  const bool by_schema = follows_schema(resolved.value());
   Report turns = Report::array();
   for (std::string line; next_line(context, line) && !line.empty();) {
     if (takes_picture(context, line, album, sees)) continue;
@@ -227,6 +229,8 @@ int run(Context& context) {
     auto answer = reply(context, session.value(), talk);
     if (!answer) return context.fail(answer.error());
     talk.say("assistant", without_marks(answer.value().text));
+    const bool whole = !by_schema || is_whole(answer.value());
+    if (!whole) context.out.say(Level::kWarn, "{}", kCutAnswer);
     turns.push_back({{"user", line},
                      {"pictures", n_pictures},
                      {"text", answer.value().text},
@@ -235,6 +239,7 @@ int run(Context& context) {
                      {"new_tokens", answer.value().ids.size()},
                      {"prefill_ms", answer.value().prefill_ms},
                      {"decode_ms", answer.value().decode_ms}});
+    if (by_schema) turns.back()["complete"] = whole;
   }
   context.out.document({{"turns", std::move(turns)}});
   return kGood;
@@ -249,7 +254,7 @@ const Command kChat = {
     "conversation is written by the chat template in the model file; what you and the model say "
     "never becomes a control piece. A model that sees is opened with its vision file when --image "
     "or --mmproj is given; a line /image PATH shows a further picture. Sampling follows the keys "
-    "temp, top_k, top_p and seed (--set).",
+    "temp, top_k, top_p and seed (--set); with --schema every answer is JSON that follows it.",
     "outrider chat model.gguf --system \"You plan for a robot arm.\" --set temp=0.7",
     kPositionals,
     kFlags,

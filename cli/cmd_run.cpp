@@ -26,6 +26,7 @@ constexpr Flag kFlags[] = {
     kSeedFlag,
     {"--max-tokens", "N", nullptr,
      "Tokens of the answer at most (key max_tokens), for language models.", parse_count},
+    kSchemaFlag,
     kThreadsFlag,
     kViewsFlag,
     kSetFlag,
@@ -280,7 +281,7 @@ void say_how_it_was_opened(Context& context, const Resolved& resolved) {
 }
 
 // A language model: its text as it comes, or one document.
-int answer(Context& context, Session& session) {
+int answer(Context& context, Session& session, bool by_schema) {
   auto answered = run_answer(session, [&](std::string_view part) {
     context.out.lines(shown_text(part));
     context.out.flush(kGood);
@@ -306,8 +307,11 @@ int answer(Context& context, Session& session) {
   report["decode_ms"] = a.decode_ms;
   report["open_ms"] = static_cast<double>(session.open_ns()) * 1e-6;
   report["fingerprint"] = fmt::format("{:016x}", outrider_fingerprint(session.handle()));
+  const bool whole = !by_schema || is_whole(a);
+  if (by_schema) report["complete"] = whole;
+  if (!whole) context.out.say(Level::kWarn, "{}", kCutAnswer);
   context.out.document(std::move(report));
-  return kGood;
+  return whole ? kGood : kBad;
 }
 
 int run(Context& context) {
@@ -342,6 +346,7 @@ int run(Context& context) {
   }
   std::vector<std::string> inputs = {args.positional(0), resolved.value().model_path,
                                      resolved.value().mmproj_path};
+  if (args.given("--schema")) inputs.push_back(args.text("--schema"));
   for (const std::string& word : args.all("--image")) inputs.push_back(image_path(word));
   for (const std::string& word : args.all("--input"))
     inputs.push_back(word.substr(word.find('=') + 1));
@@ -354,7 +359,8 @@ int run(Context& context) {
   if (auto staged = stage_all(context, session.value(), request); !staged)
     return context.fail(staged.error());
 
-  if (is_language(resolved.value().family)) return answer(context, session.value());
+  if (is_language(resolved.value().family))
+    return answer(context, session.value(), follows_schema(resolved.value()));
   Report stages = Report::array();
   const std::vector<std::string> names = session.value().stages();
   double total_ms = 0;

@@ -123,6 +123,16 @@ Result<void> apply_set(Resolved& resolved, const Wish& wish) {
   return {};
 }
 
+// A derived configuration is JSON, which cannot carry every name a file can have.
+Result<void> check_nameable(const std::string& path) {
+  const bool control = std::ranges::any_of(
+      path, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  if (utf8_valid(path) && !control) return {};
+  return make_error(
+      Code::kInvalid, "%s: %s in the name, which a configuration cannot carry; rename the file",
+      shown(path, 300).c_str(), control ? "a control byte is" : "bytes that are not UTF-8 are");
+}
+
 Result<void> apply_flags(Resolved& resolved, const Wish& wish) {
   if (wish.n_threads) put(resolved, "n_threads", std::to_string(*wish.n_threads), "--threads");
   if (wish.noise_seed)
@@ -130,6 +140,16 @@ Result<void> apply_flags(Resolved& resolved, const Wish& wish) {
         std::to_string(*wish.noise_seed), "--seed");
   if (wish.max_tokens && is_language(resolved.family))
     put(resolved, "max_tokens", std::to_string(*wish.max_tokens), "--max-tokens");
+  if (!wish.schema.empty()) {
+    if (!is_language(resolved.family))
+      return make_error(Code::kInvalid,
+                        "--schema: this is of family \"%.40s\", which writes no text; a language "
+                        "model (llm, mllm) follows a schema",
+                        resolved.family.c_str());
+    OUTRIDER_TRY(check_nameable(wish.schema));
+    OUTRIDER_TRY(check_there(wish.schema));
+    put(resolved, "schema_path", quote(wish.schema), "--schema");
+  }
   return apply_set(resolved, wish);
 }
 
@@ -207,7 +227,8 @@ Result<Resolved> resolve_config(const std::string& path, const Wish& wish) {
     resolved.settings.push_back(
         {member.name, literal_of(member.value), fmt::format("{}:{}", path, member.value.line())});
   resolved.json = text.value();
-  if (wish.n_threads || wish.noise_seed || wish.max_tokens || !wish.set.empty()) {
+  if (wish.n_threads || wish.noise_seed || wish.max_tokens || !wish.schema.empty() ||
+      !wish.set.empty()) {
     OUTRIDER_TRY(apply_flags(resolved, wish));
     resolved.json = join_json(resolved.settings);
   }
@@ -216,16 +237,6 @@ Result<Resolved> resolve_config(const std::string& path, const Wish& wish) {
                       static_cast<long long>(*wish.n_views), path.c_str(),
                       static_cast<long long>(resolved.integer("n_views", 0)));
   return checked(std::move(resolved), path, wish);
-}
-
-// A derived configuration is JSON, which cannot carry every name a file can have.
-Result<void> check_nameable(const std::string& path) {
-  const bool control = std::ranges::any_of(
-      path, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
-  if (utf8_valid(path) && !control) return {};
-  return make_error(
-      Code::kInvalid, "%s: %s in the name, which a configuration cannot carry; rename the file",
-      shown(path, 300).c_str(), control ? "a control byte is" : "bytes that are not UTF-8 are");
 }
 
 // The vision file of a model: --mmproj, --set mmproj_path, else the one beside it.
@@ -404,7 +415,8 @@ Result<void> check_there(const std::string& path) {
 
 Result<void> check_files(const Resolved& resolved) {
   if (keys_of(resolved.family).empty()) return {};
-  for (const std::string& path : {resolved.model_path, resolved.mmproj_path})
+  for (const std::string& path :
+       {resolved.model_path, resolved.mmproj_path, text_of(resolved, "schema_path")})
     if (!path.empty()) OUTRIDER_TRY(check_there(path));
   return {};
 }
@@ -529,6 +541,7 @@ Wish wish_of(const Args& args, const Command& command) {
   if (has("--set"))
     for (const std::string& word : args.all("--set"))
       wish.set.emplace_back(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
+  if (has("--schema")) wish.schema = args.text("--schema");
   if (has("--provider")) wish.provider = args.text("--provider");
   if (has("--mmproj")) wish.mmproj = args.text("--mmproj");
   wish.pictures = has("--image");

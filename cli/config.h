@@ -31,6 +31,7 @@ struct Wish {  // what the command line adds
   // pictures.
   std::string mmproj;
   bool pictures = false;
+  std::string schema;  // path of a JSON schema, or ""
 };
 
 struct Resolved {
@@ -63,7 +64,8 @@ Result<std::string> find_vision_file(const std::string& policy_path);
 void print_settings(const Resolved& resolved, Output& out);
 Report settings_report(const Resolved& resolved);
 
-// Reads what --threads, --seed, --views, --set, --provider say, where the command has them.
+// Reads what --threads, --seed, --views, --set, --schema, --provider say, where the command has
+// them.
 Wish wish_of(const Args& args, const Command& command);
 
 // Are the files a configuration names there? Errors: of check_there.

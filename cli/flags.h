@@ -35,6 +35,9 @@ inline constexpr Flag kMmprojFlag = {
     "--mmproj", "PATH", nullptr,
     "Vision file of a text model (key mmproj_path); with --image it is found beside the model.",
     parse_text};
+inline constexpr Flag kSchemaFlag = {
+    "--schema", "FILE", nullptr,
+    "JSON schema that the answer of a language model follows (key schema_path).", parse_text};
 inline constexpr Flag kPromptFlag = {
     "--prompt", "T", nullptr, "Instruction; goes to the model as it is written.", parse_text};
 inline constexpr Flag kStateFlag = {

@@ -36,6 +36,7 @@ constexpr ConfigKey kKeys[] = {
     {"pin_threads", "\"off\"", "\"on\" or \"off\": each compute thread on a CPU of its own", true},
     {"rt_priority", "0", "real-time priority of the compute threads, 1 to 99; 0: none", false},
     {"cache_dir", "\"\"", "folder for digests; empty: none", true},
+    {"schema_path", "\"\"", "JSON schema that the answer follows; empty: none", true},
 };
 constexpr size_t kMllmKeys = 3;  // the first rows
 constexpr int64_t kDerivedContext = 4096;
@@ -228,6 +229,16 @@ int64_t counter(const Session& session, const char* name) {
 }
 
 }  // namespace
+
+bool follows_schema(const Resolved& resolved) {
+  const Setting* path = resolved.find("schema_path");
+  return path != nullptr && path->literal != "\"\"";
+}
+
+bool is_whole(const Answer& answer) {
+  if (std::strcmp(answer.end, "eog") == 0) return true;
+  return bool(Json::parse(answer.text));
+}
 
 Result<Answer> run_answer(Session& session, const std::function<void(std::string_view)>& more) {
   Answer answer;

@@ -47,6 +47,12 @@ struct Answer {
   int64_t n_prompt_tokens = 0;
   double prefill_ms = 0, decode_ms = 0;
 };
+// Does what a configuration opens follow a JSON schema? Then: is the answer a whole document?
+bool follows_schema(const Resolved& resolved);
+bool is_whole(const Answer& answer);
+inline constexpr const char* kCutAnswer =
+    "the answer ends before its JSON is whole: max_tokens or n_ctx is used up; raise it, or bound "
+    "strings and lists of the schema";
 // Runs it; `more` is given every new part of the text as it comes. Errors: of the stages.
 Result<Answer> run_answer(Session& session, const std::function<void(std::string_view)>& more);
 

@@ -1,7 +1,9 @@
 // Commands on a text model that make-model wrote.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
+#include <sstream>
 
 #include "support.h"
 
@@ -127,6 +129,124 @@ TEST(LlmCommands, chat_answers_line_by_line_and_remembers) {
       turns[1].find("text")->text());
   const std::vector<std::string> plain(words.begin(), words.end() - 1);
   EXPECT_EQ(run(plain, {.stdin_path = lines}).status, 0);
+}
+
+// A small plan: one of two tools, an amount, nothing else.
+constexpr const char* kPlanSchema =
+    R"({"type":"object","properties":{"tool":{"enum":["move","grip"]},)"
+    R"("times":{"type":"integer","minimum":1,"maximum":20}},"required":["tool","times"]})";
+
+void expect_small_plan(const std::string& text) {
+  const auto plan = Json::parse(text);
+  ASSERT_TRUE(plan) << text;
+  const Json *tool = plan.value().find("tool"), *times = plan.value().find("times");
+  ASSERT_TRUE(tool != nullptr && times != nullptr) << text;
+  EXPECT_TRUE(tool->text() == "move" || tool->text() == "grip") << text;
+  EXPECT_TRUE(times->is_integer() && times->integer() >= 1 && times->integer() <= 20) << text;
+}
+
+TEST(LlmCommands, run_with_a_schema_answers_in_json_that_follows_it) {
+  const std::string folder = scratch("llm_schema");
+  const std::string schema = write(folder + "/plan.json", kPlanSchema);
+  for (const char* seed : {"1", "2", "3"}) {
+    const Outcome outcome = run({"run", tiny_model(), "--prompt", "tidy up", "--schema", schema,
+                                 "--set", "temp=3", "--seed", seed, "--json"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const Json report = document(outcome);
+    expect_small_plan(report.find("text")->text());
+    EXPECT_TRUE(report.find("complete")->boolean());
+    EXPECT_EQ(report.find("end")->text(), "eog");
+  }
+  // The text alone, and by the key; where it is from is told.
+  const Outcome plain = run({"run", tiny_model(), "--prompt", "tidy up", "--schema", schema});
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  expect_small_plan(plain.out);
+  const Outcome key = run({"run", tiny_model(), "--prompt", "tidy up", "--set",
+                           "schema_path=" + schema, "--set", "plan=infer", "--json"});
+  ASSERT_EQ(key.status, 0) << key.err;
+  EXPECT_EQ(document(key).find("text")->text() + "\n", plain.out);
+  EXPECT_TRUE(document(key).find("complete")->boolean());
+  const Outcome shown = run({"run", tiny_model(), "--schema", schema, "--print-config"});
+  EXPECT_NE(shown.out.find("--schema"), std::string::npos) << shown.out;
+}
+
+TEST(LlmCommands, an_answer_that_is_cut_before_its_json_is_whole_is_no_good_answer) {
+  const std::string schema = write(scratch("llm_schema_cut") + "/plan.json", kPlanSchema);
+  const Outcome outcome = run({"run", tiny_model(), "--prompt", "tidy up", "--schema", schema,
+                               "--max-tokens", "3", "--json"});
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  EXPECT_FALSE(document(outcome).find("complete")->boolean());
+  EXPECT_NE(outcome.err.find("max_tokens"), std::string::npos) << outcome.err;
+}
+
+TEST(LlmCommands, chat_with_a_schema_answers_every_line_by_it) {
+  const std::string folder = scratch("llm_schema_chat");
+  const std::string schema = write(folder + "/plan.json", kPlanSchema);
+  const Outcome outcome =
+      run({"chat", tiny_model(), "--schema", schema, "--set", "temp=2", "--json"},
+          {.stdin_path = write(folder + "/lines.txt", "tidy up\nand now the cups\n")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json report = document(outcome);
+  ASSERT_EQ(report.find("turns")->items().size(), 2u);
+  for (const Json& turn : report.find("turns")->items()) {
+    expect_small_plan(turn.find("text")->text());
+    EXPECT_TRUE(turn.find("complete")->boolean());
+  }
+}
+
+TEST(LlmCommands, a_schema_that_cannot_be_followed_is_refused_in_words) {
+  const std::string folder = scratch("llm_schema_bad");
+  const auto refused = [&](const std::string& schema, int status, const char* word) {
+    const std::string path = write(folder + "/bad.json", schema);
+    const Outcome outcome = run({"run", tiny_model(), "--prompt", "x", "--schema", path});
+    EXPECT_EQ(outcome.status, status) << outcome.err;
+    EXPECT_NE(outcome.err.find(word), std::string::npos) << schema << ": " << outcome.err;
+    EXPECT_NE(outcome.err.find("bad.json"), std::string::npos) << outcome.err;
+  };
+  refused("no json", 2, "line 1");
+  refused(R"({"type":"string","pattern":"(a+)+b"})", 1, "pattern");
+  refused(R"({"$ref":"https://example.com/plan.json"})", 1, "$ref");
+  refused(R"({"type":"string","maxLength":1000000})", 2, "max_states");
+  refused(R"({"title":")" + std::string(2 << 20, 'x') + "\"}", 2, "1048576");
+  EXPECT_EQ(run({"run", tiny_model(), "--prompt", "x", "--schema", folder + "/absent"}).status, 2);
+  const Outcome policy =
+      run({"run", tiny_policy(), "--prompt", "x", "--schema", folder + "/bad.json"});
+  EXPECT_EQ(policy.status, 2) << policy.err;
+  EXPECT_NE(policy.err.find("--schema"), std::string::npos) << policy.err;
+}
+
+// The example of the guide, on tiny models: a plan by the schema, its steps calls of a policy.
+TEST(LlmCommands, the_planner_of_the_example_calls_the_policy_as_a_tool) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's library cannot be loaded into a Python built without it";
+#endif
+  if (std::system("python3 -c 'import ctypes' 2>/dev/null") != 0)
+    GTEST_SKIP() << "python3 does not run here";
+  const std::string folder = scratch("llm_planner"), source = OUTRIDER_SOURCE_DIR;
+  const std::string command = source + "/examples/planner/run.sh -r 3 -o " + folder + " -b " +
+                              OUTRIDER_BUILD_DIR + " > " + folder + "/out 2> " + folder + "/err";
+  ASSERT_EQ(std::system(command.c_str()), 0) << read(folder + "/err");
+  int n_plans = 0, n_calls = 0, n_chunks = 0;
+  std::istringstream told(read(folder + "/out"));
+  for (std::string line; std::getline(told, line);) {
+    const auto parsed = Json::parse(line);
+    ASSERT_TRUE(parsed) << line;
+    if (const Json* plan = parsed.value().find("plan")) {
+      ++n_plans;
+      EXPECT_TRUE(!plan->items().empty() && plan->items().size() <= 3) << line;
+      continue;
+    }
+    ++n_calls;
+    const Json *call = parsed.value().find("call"), *result = parsed.value().find("result");
+    ASSERT_TRUE(call != nullptr && result != nullptr) << line;
+    if (call->find("tool")->text() != "act") continue;
+    ++n_chunks;
+    EXPECT_GT(result->find("actions")->integer(), 0) << line;
+    EXPECT_FALSE(result->find("state")->items().empty()) << line;
+  }
+  EXPECT_GT(n_plans, 0);
+  EXPECT_GE(n_calls, n_plans);
+  EXPECT_GT(n_chunks, 0) << "the policy was never called:\n" << read(folder + "/out");
 }
 
 // FC-11: what a user types is never a control piece.

@@ -47,6 +47,7 @@ std::span<const KeyRow<LlmOpenConfig>> key_rows(bool mllm) {
           "pin_threads", kOnOffNames, +[](C& c, size_t i) { c.pin_threads = i == 0; }),
       integer_row("rt_priority", false, 0, 99, &C::rt_priority),
       path_row("cache_dir", &C::cache_dir),
+      path_row("schema_path", &C::schema_path),
   };
   return std::span(rows).subspan(mllm ? 0 : kMllmKeys);
 }

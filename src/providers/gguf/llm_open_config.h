@@ -30,6 +30,7 @@ struct LlmOpenConfig {
   bool pin_threads = false;  // each compute thread on a CPU of its own; never changes a result
   int64_t rt_priority = 0;   // 1..99: SCHED_FIFO for the compute threads; 0: none
   std::string cache_dir;     // digests are kept there; "": nothing is kept
+  std::string schema_path;   // a JSON schema that what is written follows; "": anything
 
   // Family mllm.
   bool any_sizes = false;    // pictures of one call may differ in size

@@ -62,6 +62,12 @@ Result<void> LlmSession::prepare(const LlmOpenConfig& config, std::shared_ptr<co
   config_ = config;
   files_ = std::move(files);
   precision_ = resolve_precision(config_, *files_);
+  if (!config_.schema_path.empty()) {
+    auto schema = open_output_schema(config_.schema_path, files_);
+    if (!schema) return schema.error();
+    schema_ = std::move(schema.value());
+    written_ = schema_->constraint.start();
+  }
   const UsefulThreads threads = choose_useful_threads(config_.n_threads);
   threads_note_ = threads.note;
   auto ops = make_cpu_ops({.n_threads = threads.n,
@@ -182,6 +188,7 @@ void LlmSession::reset() noexcept {
   n_decoded_ = 0;
   sampler_->reset();
   detokenizer_->reset();
+  if (schema_) written_ = schema_->constraint.start();
   if (!config_.reuse) run_->reset();
 }
 
@@ -270,7 +277,8 @@ Code LlmSession::refuse_decode() noexcept {
 
 // The next id, and its text. Sets end_reason_ when it is the last.
 Code LlmSession::sample() noexcept {
-  const Sampler::Sampled sampled = sampler_->sample(logits());
+  const TokenMask allowed = schema_ ? schema_->constraint.allowed(written_) : TokenMask{};
+  const Sampler::Sampled sampled = sampler_->sample(logits(), allowed);
   if (sampled.code != Code::kOk) {
     drop_outputs();
     return fail(Code::kFailed, "decode: no id can be drawn from these logits (%s)",
@@ -278,6 +286,8 @@ Code LlmSession::sample() noexcept {
   }
   token_ = sampled.id;
   token_ready_ = true;
+  const bool follows = !schema_ || schema_->constraint.advance(written_, token_);
+  OUTRIDER_ASSERT(follows);
   eog_ = files_->tokenizer.ends_generation(token_);
   ++n_decoded_;
   count(counters_.sampled_tokens);
@@ -339,7 +349,7 @@ std::string LlmSession::text_facts() const {
       "\"vocabulary\":%lld,\"max_prompt_bytes\":%zu,\"adds_bos\":%s,\"weights_bytes\":%zu,\"packed_"
       "bytes\":%lld,"
       "\"resident_bytes\":%lld,\"state_bytes\":%lld,\"kv_bytes\":%lld,\"warmed_up\":true,"
-      "\"reuse\":\"%s\",\"digests\":\"%s\"",
+      "\"reuse\":\"%s\",\"schema_sha256\":\"%s\",\"digests\":\"%s\"",
       config_.family(), llm_arch_name(c.arch), choice_name(config_.numerics),
       precision_name(precision_), ops_->kernel_table(), ops_->n_threads(),
       plain(threads_note_).c_str(), config_.staged ? "staged" : "infer",
@@ -350,7 +360,8 @@ std::string LlmSession::text_facts() const {
       static_cast<long long>(run_->model().packed_bytes()),
       static_cast<long long>(run_->model().resident_bytes()),
       static_cast<long long>(run_->state_bytes()), static_cast<long long>(run_->kv_bytes()),
-      config_.reuse ? "on" : "off", files_->digest_remembered ? "remembered" : "computed");
+      config_.reuse ? "on" : "off", schema_ ? schema_->sha256.c_str() : "",
+      files_->digest_remembered ? "remembered" : "computed");
   return text;
 }
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "models/llm_run.h"
 #include "providers/gguf/llm_files.h"
+#include "providers/gguf/output_schema.h"
 #include "text/detokenizer.h"
 #include "text/language_tokenizer.h"
 #include "text/sampler.h"
@@ -81,6 +82,8 @@ class LlmSession {
   bool text_ended() const { return text_ended_; }
   // "eog", "length", or "" while generation may go on.
   const char* end_reason() const { return end_reason_; }
+  // What is written follows it; null: anything may be written.
+  const OutputSchema* schema() const { return schema_.get(); }
 
   // Ids of what is staged; empty when it does not fit the context.
   std::span<const int32_t> staged_ids() const {
@@ -131,6 +134,8 @@ class LlmSession {
   std::unique_ptr<LanguageTokenizer::Scratch> scratch_;
   std::unique_ptr<Detokenizer> detokenizer_;
   std::unique_ptr<Sampler> sampler_;
+  std::shared_ptr<const OutputSchema> schema_;
+  Constraint::State written_;  // how far the text is in the schema
   MonotonicClock clock_;
   std::string threads_note_;
   Precision precision_ = Precision::kF32;
