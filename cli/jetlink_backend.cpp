@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/version.h"
 #include "host/provider_path.h"
 #include "outrider/ext/driving.h"
@@ -69,7 +70,7 @@ Result<jl::ModelSpec> spec_of(const outrider_driving_v1& table, const jl::ModelI
     return make_error(Code::kFailed, "the runtime's driving description is no JSON object");
   text.replace(
       0, 1,
-      "{\"sha256\":" + jl::quoted(id.sha256) + ",\"nbytes\":" + std::to_string(id.nbytes) + ",");
+      "{\"sha256\":" + json_quoted(id.sha256) + ",\"nbytes\":" + std::to_string(id.nbytes) + ",");
   auto json = Json::parse(text);
   if (!json) return json.error();
   return jl::spec_from_json(json.value());
@@ -91,7 +92,7 @@ Result<host::Session> JetlinkBackend::open(const std::string& path, uint32_t fra
     if (!found) return make_error(Code::kInvalid, "%s", found.error().text);
     provider = found.value();
   }
-  std::string config = "{\"model_family\":\"onnx\",\"model_path\":" + jl::quoted(path) +
+  std::string config = "{\"model_family\":\"onnx\",\"model_path\":" + json_quoted(path) +
                        ",\"backend\":\"cpu\",\"driving\":\"on\",\"heads\":\"off\","
                        "\"desire\":\"pulse\",\"frame_skip\":" +
                        std::to_string(frame_skip);

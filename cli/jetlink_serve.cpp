@@ -10,6 +10,7 @@
 #include <csignal>
 
 #include "base/env.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
 #include "base/output_file.h"
@@ -96,7 +97,7 @@ Result<Wanted> read_wanted(const Args& args, const Command& command) {
     for (const auto& [key, value] : wish.set) {
       const bool plain =
           !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
-      out.backend.settings.emplace_back(key, plain ? value : jl::quoted(value));
+      out.backend.settings.emplace_back(key, plain ? value : json_quoted(value));
     }
     return out;
   }
@@ -141,10 +142,9 @@ std::atomic<bool> g_fatal{false};
 }  // namespace
 
 bool speaks_jetlink(const Args& args) {
-  for (const char* flag :
-       {"--jetlink", "--host", "--port", "--cache", "--backend", "--device", "--no-preload",
-        "--poweroff", "--wire", "--frame-datagrams", "--sleep-after", "--status-port", "--usb",
-        "--dial"})
+  for (const char* flag : {"--jetlink", "--host", "--port", "--cache", "--backend", "--device",
+                           "--no-preload", "--poweroff", "--wire", "--frame-datagrams",
+                           "--sleep-after", "--status-port", "--usb", "--dial"})
     if (args.given(flag)) return true;
   return args.given("--listen") && args.all("--listen").empty();
 }

@@ -196,7 +196,7 @@ Result<void> check_words(const Verb& verb, const std::string& third) {
   if (verb.third != nullptr && third.empty())
     return make_error(Code::kInvalid, "link %s ENDPOINT %s: %s is missing", verb.name, verb.third,
                       verb.third);
-  if (std::string_view(verb.name) == "remove" && !store::is_sha256(third))
+  if (std::string_view(verb.name) == "remove" && !is_sha256(third))
     return make_error(Code::kInvalid,
                       "link remove: SHA256 is \"%.70s\", allowed are 64 lower-case hex digits; "
                       "`outrider link models` prints them",

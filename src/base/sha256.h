@@ -4,10 +4,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
 namespace outrider {
+
+// Whether it is written as one: 64 lower-case hexadecimal digits.
+inline bool is_sha256(std::string_view text) noexcept {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 // 64 lower-case hexadecimal digits. Errors: kNoMemory, kFailed (library refused).
 Result<std::string> sha256_hex(std::span<const std::byte> bytes);

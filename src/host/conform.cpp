@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/json_text.h"
 #include "host/conform_bench.h"
 
 namespace outrider::host {
@@ -41,16 +42,6 @@ std::vector<Check> all_checks() {
         policy_checks(), text_checks(), config_checks(), lifetime_checks(), process_checks()})
     all.insert(all.end(), checks.begin(), checks.end());
   return all;
-}
-
-// A JSON string. Verdicts are clean lines: no control bytes, no broken UTF-8.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
 }
 
 }  // namespace
@@ -129,8 +120,8 @@ std::string to_json(const ConformReport& report) {
                     ",\"skipped\":" + std::to_string(report.skipped) + ",\"checks\":[";
   for (size_t i = 0; i < report.checks.size(); ++i) {
     const auto& check = report.checks[i];
-    out += (i ? ",{\"name\":" : "{\"name\":") + quoted(check.name) + ",\"outcome\":\"" +
-           outcome_name(check.outcome) + "\",\"detail\":" + quoted(check.detail) + "}";
+    out += (i ? ",{\"name\":" : "{\"name\":") + json_quoted(check.name) + ",\"outcome\":\"" +
+           outcome_name(check.outcome) + "\",\"detail\":" + json_quoted(check.detail) + "}";
   }
   return out + "]}";
 }

@@ -1,6 +1,7 @@
 // The strict open configuration: the given one is damaged in every way the ABI text (14) names.
 #include <algorithm>
 
+#include "base/json_text.h"
 #include "host/conform_bench.h"
 
 namespace outrider::host::conformance {
@@ -10,41 +11,11 @@ using Member =
     std::pair<std::string, std::string>;  // key and value, both as they stand in the text
 using Members = std::vector<Member>;
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      case '"':
-      case '\\':
-        out += '\\';
-        [[fallthrough]];
-      default:
-        out += c;
-    }
-  }
-  return out + "\"";
-}
-
 Members members_of(const Json& json) {
   Members members;
   for (const auto& m : json.members())
-    members.emplace_back(quoted(m.name),
-                         m.value.is_string() ? quoted(m.value.text()) : m.value.text());
+    members.emplace_back(json_quoted(m.name),
+                         m.value.is_string() ? json_quoted(m.value.text()) : m.value.text());
   return members;
 }
 

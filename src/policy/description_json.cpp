@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/json_text.h"
 #include "policy/description.h"
 #include "policy/json_object.h"
 
@@ -235,14 +236,14 @@ class Writer {
   }
   Writer& key(const char* name) {
     separate();
-    quote(name);
+    text_ += json_quoted(name);
     text_ += ":";
     first_ = true;  // no comma between a key and its value
     return *this;
   }
   void put(const std::string& value) {
     separate();
-    quote(value);
+    text_ += json_quoted(value);
   }
   void put(const char* value) { put(std::string(value)); }
   void put(bool value) {
@@ -265,22 +266,6 @@ class Writer {
   void separate() {
     if (!first_) text_ += ",";
     first_ = false;
-  }
-  void quote(const std::string& value) {
-    text_ += '"';
-    for (const char c : value) {
-      if (c == '"' || c == '\\') {
-        text_ += '\\';
-        text_ += c;
-      } else if (static_cast<unsigned char>(c) < 0x20) {
-        char escape[8];
-        std::snprintf(escape, sizeof escape, "\\u%04x", c);
-        text_ += escape;
-      } else {
-        text_ += c;
-      }
-    }
-    text_ += '"';
   }
   std::string text_;
   bool first_ = true;

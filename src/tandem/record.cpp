@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/helper_thread.h"
+#include "base/json_text.h"
 #include "base/printable.h"
 #include "base/private_file.h"
 
@@ -16,16 +17,6 @@ namespace {
 // The machine's leading and holding are both "running" for readers.
 const char* state_word(Phase phase) {
   return phase == Phase::kLeading || phase == Phase::kHolding ? "running" : phase_name(phase);
-}
-
-// Printable text as a JSON string.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : printable(text, 200)) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
 }
 
 }  // namespace
@@ -120,7 +111,8 @@ Result<void> Record::write(const char* state, bool led) {
   {
     const std::scoped_lock lock(warp_mutex_);
     if (!warp_route_.empty())
-      line += ",\"warp_route\":" + quoted(warp_route_) + ",\"warp_reason\":" + quoted(warp_reason_);
+      line += ",\"warp_route\":" + json_quoted(printable(warp_route_, 200)) +
+              ",\"warp_reason\":" + json_quoted(printable(warp_reason_, 200));
   }
   line += "}\n";
   const std::span<const std::byte> piece = std::as_bytes(std::span(line));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/json_text.h"
 #include "base/printable.h"
 
 namespace outrider::link::jetlink {
@@ -12,7 +13,7 @@ namespace {
 constexpr size_t kMaxCached = 4096;
 
 std::string or_null(const std::optional<std::string>& text) {
-  return text ? quoted(*text) : "null";
+  return text ? json_quoted(*text) : "null";
 }
 
 std::string decimal(double value, const char* format) {
@@ -87,11 +88,11 @@ Result<Json> parse_payload(std::span<const std::byte> payload) {
 }
 
 std::string to_json(const HelloReq& message) {
-  std::string out =
-      "{\"client\":{\"name\":" + quoted(message.name) + ",\"nonce\":" + quoted(message.nonce);
+  std::string out = "{\"client\":{\"name\":" + json_quoted(message.name) +
+                    ",\"nonce\":" + json_quoted(message.nonce);
   if (!message.kind.empty()) {
-    out += ",\"link\":{\"kind\":" + quoted(message.kind);
-    if (!message.usb_speed.empty()) out += ",\"usb_speed\":" + quoted(message.usb_speed);
+    out += ",\"link\":{\"kind\":" + json_quoted(message.kind);
+    if (!message.usb_speed.empty()) out += ",\"usb_speed\":" + json_quoted(message.usb_speed);
     out += "}";
   }
   return out + "}}";
@@ -113,12 +114,13 @@ Result<HelloReq> read_hello_req(const Json& json) {
 
 std::string to_json(const HelloResp& m) {
   std::string out =
-      "{\"protocol\":" + std::to_string(m.protocol) + ",\"backend\":" + quoted(m.backend) +
-      ",\"runtime_version\":" + quoted(m.runtime_version) + ",\"device\":" + quoted(m.device) +
-      ",\"engine_state\":" + quoted(m.engine_state) + ",\"loaded\":" + or_null(m.loaded) +
-      ",\"frames_served\":" + std::to_string(m.frames_served) + ",\"cached_models\":[";
+      "{\"protocol\":" + std::to_string(m.protocol) + ",\"backend\":" + json_quoted(m.backend) +
+      ",\"runtime_version\":" + json_quoted(m.runtime_version) +
+      ",\"device\":" + json_quoted(m.device) + ",\"engine_state\":" + json_quoted(m.engine_state) +
+      ",\"loaded\":" + or_null(m.loaded) + ",\"frames_served\":" + std::to_string(m.frames_served) +
+      ",\"cached_models\":[";
   for (size_t i = 0; i < m.cached_models.size(); ++i)
-    out += (i == 0 ? "" : ",") + quoted(m.cached_models[i]);
+    out += (i == 0 ? "" : ",") + json_quoted(m.cached_models[i]);
   out += "],\"telemetry\":" + m.telemetry + ",\"sleep_after\":" + decimal(m.sleep_after, "%.1f");
   if (m.frame_port != 0)
     out += ",\"frame_port\":" + std::to_string(m.frame_port) +
@@ -156,7 +158,7 @@ Result<HelloResp> read_hello_resp(const Json& json) {
 }
 
 std::string to_json(const ModelId& m) {
-  return "{\"sha256\":" + quoted(m.sha256) + ",\"nbytes\":" + std::to_string(m.nbytes) +
+  return "{\"sha256\":" + json_quoted(m.sha256) + ",\"nbytes\":" + std::to_string(m.nbytes) +
          ",\"frame_skip\":" + std::to_string(m.frame_skip) + "}";
 }
 
@@ -187,7 +189,7 @@ std::optional<EngineState> find_state(std::string_view name) noexcept {
 
 std::string to_json(const EngineResp& m) {
   std::string out = std::string("{\"state\":\"") + state_name(m.state) +
-                    "\",\"detail\":" + quoted(m.detail) + ",\"sha256\":" + or_null(m.sha256) +
+                    "\",\"detail\":" + json_quoted(m.detail) + ",\"sha256\":" + or_null(m.sha256) +
                     ",\"chunk\":" + std::to_string(m.chunk);
   if (m.spec) out += ",\"spec\":" + to_json(*m.spec);
   return out + "}";
@@ -216,9 +218,9 @@ Result<EngineResp> read_engine_resp(const Json& json) {
 }
 
 std::string to_json(const Progress& m) {
-  return "{\"stage\":" + quoted(m.stage) +
+  return "{\"stage\":" + json_quoted(m.stage) +
          ",\"frac\":" + decimal(std::clamp(m.frac, 0.0, 1.0), "%.4f") +
-         ",\"msg\":" + quoted(m.msg) + "}";
+         ",\"msg\":" + json_quoted(m.msg) + "}";
 }
 
 Result<Progress> read_progress(const Json& json) {
@@ -234,12 +236,12 @@ std::string to_json(const StateResp& m) {
   std::string fields = m.telemetry.substr(1, m.telemetry.size() - 2);
   if (!fields.empty()) fields += ",";
   return "{" + fields + "\"engine_state\":\"" + state_name(m.state) +
-         "\",\"detail\":" + quoted(m.detail) + ",\"loaded\":" + or_null(m.loaded) +
+         "\",\"detail\":" + json_quoted(m.detail) + ",\"loaded\":" + or_null(m.loaded) +
          ",\"frames_served\":" + std::to_string(m.frames_served) + "}";
 }
 
 std::string to_json(const ErrorResp& m) {
-  return "{\"error\":" + quoted(m.error) + ",\"detail\":" + quoted(m.detail) + "}";
+  return "{\"error\":" + json_quoted(m.error) + ",\"detail\":" + json_quoted(m.detail) + "}";
 }
 
 Result<ErrorResp> read_error(const Json& json) {
@@ -250,8 +252,8 @@ Result<ErrorResp> read_error(const Json& json) {
 }
 
 std::string to_json(const ShutdownResp& m) {
-  return std::string("{\"ok\":") + (m.ok ? "true" : "false") + ",\"detail\":" + quoted(m.detail) +
-         "}";
+  return std::string("{\"ok\":") + (m.ok ? "true" : "false") +
+         ",\"detail\":" + json_quoted(m.detail) + "}";
 }
 
 Result<ShutdownResp> read_shutdown_resp(const Json& json) {
@@ -269,7 +271,7 @@ std::string read_reason(const Json& json) {
 }
 
 std::string reason_json(std::string_view reason) {
-  return "{\"reason\":" + quoted(reason.substr(0, 200)) + "}";
+  return "{\"reason\":" + json_quoted(reason.substr(0, 200)) + "}";
 }
 
 std::string leave_text(const Json& json) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/json_text.h"
 #include "base/printable.h"
-#include "base/utf8.h"
 #include "link/jetlink/wire.h"
 
 namespace outrider::link::jetlink {
@@ -122,7 +122,7 @@ void append(std::string& out, const std::map<std::string, Shape>& shapes) {
   out += '{';
   bool first = true;
   for (const auto& [name, shape] : shapes) {
-    out += (std::exchange(first, false) ? "" : ",") + quoted(name) + ":" + shape_text(shape);
+    out += (std::exchange(first, false) ? "" : ",") + json_quoted(name) + ":" + shape_text(shape);
   }
   out += '}';
 }
@@ -180,12 +180,6 @@ Result<std::map<std::string, Slice>> read_slices(const Json& json) {
 
 }  // namespace
 
-bool is_sha256(std::string_view text) noexcept {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
-}
-
 uint64_t Sizes::request_bytes(uint16_t version) const {
   const uint64_t floats = packed() + (version == kVersion2 ? prev_feat : 0);
   return kFrameHeadBytes + warped_bytes + 4 * floats;
@@ -218,28 +212,11 @@ Result<Sizes> sizes_of(const ModelSpec& spec) {
   return out;
 }
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  const bool good = utf8_valid(text);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || (!good && byte > 0x7E)) {
-      out += '?';
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
 std::string to_json(const ModelSpec& spec) {
-  std::string out = "{\"sha256\":" + quoted(spec.id.sha256) +
+  std::string out = "{\"sha256\":" + json_quoted(spec.id.sha256) +
                     ",\"nbytes\":" + std::to_string(spec.id.nbytes) +
-                    ",\"frame_skip\":" + std::to_string(spec.id.frame_skip) +
-                    ",\"checkpoint\":" + (spec.checkpoint ? quoted(*spec.checkpoint) : "null") +
+                    ",\"frame_skip\":" + std::to_string(spec.id.frame_skip) + ",\"checkpoint\":" +
+                    (spec.checkpoint ? json_quoted(*spec.checkpoint) : "null") +
                     ",\"input_shapes\":";
   append(out, spec.inputs);
   out += ",\"output_shapes\":";
@@ -247,7 +224,7 @@ std::string to_json(const ModelSpec& spec) {
   out += ",\"output_slices\":{";
   bool first = true;
   for (const auto& [name, slice] : spec.slices)
-    out += (std::exchange(first, false) ? "" : ",") + quoted(name) + ":[" +
+    out += (std::exchange(first, false) ? "" : ",") + json_quoted(name) + ":[" +
            number_or_null(slice.start) + "," + number_or_null(slice.stop) + "]";
   return out + "}}";
 }

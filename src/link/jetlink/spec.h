@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "base/sha256.h"
 
 namespace outrider::link::jetlink {
 
@@ -26,7 +27,6 @@ struct ModelId {
     return sha256 == other.sha256 && frame_skip == other.frame_skip;
   }
 };
-bool is_sha256(std::string_view text) noexcept;
 
 // Of the output vector, with Python's rules: negative counts from the end, nullopt is open, both
 // are clamped.
@@ -67,8 +67,5 @@ Result<Sizes> sizes_of(const ModelSpec& spec);
 std::string to_json(const ModelSpec& spec);
 // Errors: kInvalid naming the field. frame_skip and checkpoint may be left out.
 Result<ModelSpec> spec_from_json(const Json& json);
-
-// `text` as a JSON string with its quotes; what is not well-formed UTF-8 becomes '?'.
-std::string quoted(std::string_view text);
 
 }  // namespace outrider::link::jetlink

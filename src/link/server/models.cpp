@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/json_text.h"
 #include "base/printable.h"
 
 namespace outrider::link {
@@ -38,12 +39,7 @@ std::string identity_value(const char* identity, std::string_view key) {
 }  // namespace
 
 std::string json_text(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : printable(text, 400)) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
+  return json_quoted(printable(text, 400));
 }
 
 void scrub(Runtime& runtime) noexcept {

@@ -27,7 +27,8 @@ bool has_control(std::string_view text) {
   return std::any_of(text.begin(), text.end(), is_control);
 }
 
-// No control byte inside: a quote and a backslash are all that JSON wants escaped.
+// As it is, but for quote and backslash: a name that check_info() refuses is refused by read_info()
+// too, and never becomes another one.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -93,10 +94,6 @@ const char* role_name(Role role) {
       return "other";
   }
   return "?";
-}
-
-bool is_sha256(std::string_view text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 Result<void> check_info(const EntryInfo& info) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/sha256.h"
 #include "link/store/files.h"
 
 namespace outrider::store {
@@ -24,9 +25,6 @@ struct EntryInfo {
   // never was or when a later change might not show.
   std::string checked;
 };
-
-// 64 lower-case hexadecimal digits and nothing else.
-bool is_sha256(std::string_view text);
 
 // Everything but n_bytes' upper limit. Errors: kInvalid, naming field, value found and allowed.
 Result<void> check_info(const EntryInfo& info);

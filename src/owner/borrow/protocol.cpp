@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/printable.h"
 
 namespace outrider::owner {
@@ -83,12 +84,7 @@ const char* medium_name(Medium medium) {
 }
 
 std::string quoted(std::string_view text, size_t max_bytes) {
-  std::string out = "\"";
-  for (const char c : text.substr(0, max_bytes)) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c < 0x20 || c > 0x7E ? '?' : c;
-  }
-  return out + '"';
+  return json_quoted(printable(text.substr(0, max_bytes), max_bytes));
 }
 
 bool is_name(std::string_view name) {

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/assert.h"
+#include "base/json_text.h"
 #include "kernels/cpu_ops.h"
 #include "providers/gguf/open_choices.h"
 #include "providers/gguf/pi_engine.h"
@@ -344,7 +345,7 @@ std::string LlmSession::text_facts() const {
   std::snprintf(
       text, sizeof text,
       "\"family\":\"%s\",\"architecture\":\"%s\",\"numerics\":\"%s\",\"precision\":\"%s\","
-      "\"kernel_table\":\"%s\",\"threads\":%d,\"threads_note\":\"%s\",\"plan\":\"%s\","
+      "\"kernel_table\":\"%s\",\"threads\":%d,\"threads_note\":%s,\"plan\":\"%s\","
       "\"n_ctx\":%lld,\"trained_context\":%lld,\"max_tokens\":%lld,\"seed\":%u,"
       "\"vocabulary\":%lld,\"max_prompt_bytes\":%zu,\"adds_bos\":%s,\"weights_bytes\":%zu,\"packed_"
       "bytes\":%lld,"
@@ -352,7 +353,7 @@ std::string LlmSession::text_facts() const {
       "\"reuse\":\"%s\",\"schema_sha256\":\"%s\",\"digests\":\"%s\"",
       config_.family(), llm_arch_name(c.arch), choice_name(config_.numerics),
       precision_name(precision_), ops_->kernel_table(), ops_->n_threads(),
-      plain(threads_note_).c_str(), config_.staged ? "staged" : "infer",
+      json_quoted(threads_note_).c_str(), config_.staged ? "staged" : "infer",
       static_cast<long long>(config_.context()), static_cast<long long>(c.trained_context),
       static_cast<long long>(config_.budget()), sampler_->seed(),
       static_cast<long long>(files_->n_ids()), max_prompt_bytes(),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/json_text.h"
 #include "base/rng.h"
 #include "kernels/cpu_ops.h"
 #include "providers/gguf/open_choices.h"
@@ -20,12 +21,6 @@ PiNumerics choose_numerics(const PiOpenConfig& config, PiFamily family) {
 }
 
 }  // namespace
-
-std::string plain(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '"' || c == '\\' || c < ' '; }, '.');
-  return text;
-}
 
 // ---- open ---------------------------------------------------------------------------------------
 
@@ -169,14 +164,14 @@ std::string PiEngine::describe() const {
   std::snprintf(
       text, sizeof text,
       "\"family\":\"%s\",\"numerics\":\"%s\",\"precision\":\"%s\",\"kernel_table\":\"%s\","
-      "\"threads\":%d,\"threads_note\":\"%s\",\"pin_threads\":\"%s\",\"rt_priority\":%lld,\"num_"
+      "\"threads\":%d,\"threads_note\":%s,\"pin_threads\":\"%s\",\"rt_priority\":%lld,\"num_"
       "steps\":%lld,\"noise_seed\":%lld,"
       "\"rope_bf16\":%s,\"image_size\":%lld,\"max_text_tokens\":%lld,\"weights_bytes\":%llu,"
       "\"packed_bytes\":%lld,"
       "\"state_bytes\":%lld,\"warmed_up\":true,\"reuse\":\"%s\",\"cache\":\"%s\",\"digests\":\"%"
       "s\"",
       pi_family_name(c.family), choice_name(config_.numerics), precision_name(options_.precision),
-      ops_->kernel_table(), ops_->n_threads(), plain(threads_note_).c_str(),
+      ops_->kernel_table(), ops_->n_threads(), json_quoted(threads_note_).c_str(),
       config_.pin_threads ? "on" : "off", static_cast<long long>(config_.rt_priority),
       static_cast<long long>(c.n_denoise_steps), static_cast<long long>(config_.noise_seed),
       options_.numerics.rope_bf16 ? "true" : "false", static_cast<long long>(c.vision.image_size),

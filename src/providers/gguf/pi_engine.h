@@ -103,7 +103,4 @@ class PiEngine {
   std::string threads_note_;  // how many threads and why
 };
 
-// For text inside a JSON string of ours: what would end it becomes a dot.
-std::string plain(std::string text);
-
 }  // namespace outrider

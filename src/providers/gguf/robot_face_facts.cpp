@@ -2,18 +2,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/json_text.h"
 #include "outrider/frt_v1.h"
 #include "providers/gguf/robot_face.h"
 
 namespace outrider {
-namespace {
-
-std::string quoted(const std::string& text) {
-  return "\"" + plain(text) + "\"";
-}
-
-}  // namespace
-
 std::vector<PiFace::Port> RobotFace::ports() const {
   std::vector<Port> out;
   for (const Camera& camera : cameras_)
@@ -45,12 +38,12 @@ std::vector<PiFace::Port> RobotFace::ports() const {
 
 std::string RobotFace::describe_cameras() const {
   const auto& slots = pi_config().is_fast() ? kFastCameraSlots : kCameraSlots;
-  std::string out = ",\"units\":\"robot\",\"robot\":" + quoted(robot_name(robot().robot));
+  std::string out = ",\"units\":\"robot\",\"robot\":" + json_quoted(robot_name(robot().robot));
   out += ",\"cameras\":[";
   for (const Camera& camera : cameras_) {
     if (&camera != &cameras_[0]) out += ",";
-    out += "{\"name\":" + quoted(camera.spec.name) +
-           ",\"slot\":" + quoted(slots[static_cast<size_t>(camera.spec.slot)]) +
+    out += "{\"name\":" + json_quoted(camera.spec.name) +
+           ",\"slot\":" + json_quoted(slots[static_cast<size_t>(camera.spec.slot)]) +
            ",\"required\":" + (camera.spec.required ? "true" : "false") +
            ",\"rotate_180\":" + (camera.spec.rotate_180 ? "true" : "false") +
            ",\"height\":" + std::to_string(camera.height) +
@@ -75,10 +68,10 @@ std::string RobotFace::describe_rules() const {
   std::string out = ",\"state_fields\":[";
   for (const StateField& field : r.state) {
     if (&field != &r.state[0]) out += ",";
-    out += "{\"name\":" + quoted(field.name) + ",\"size\":" + std::to_string(field.size) +
-           ",\"unit\":" + quoted(field.unit) + "}";
+    out += "{\"name\":" + json_quoted(field.name) + ",\"size\":" + std::to_string(field.size) +
+           ",\"unit\":" + json_quoted(field.unit) + "}";
   }
-  out += "],\"action_unit\":" + quoted(r.action_unit) + ",\"delta_mask\":[";
+  out += "],\"action_unit\":" + json_quoted(r.action_unit) + ",\"delta_mask\":[";
   for (size_t i = 0; i < r.delta_mask.size(); ++i)
     out += std::string(i > 0 ? "," : "") + (r.delta_mask[i] ? "true" : "false");
   const NormForm state = state_form(r, family), actions = action_form(r, family);
@@ -87,18 +80,19 @@ std::string RobotFace::describe_rules() const {
                 r.rate_hz, static_cast<long long>(prompt_writer_->max_tokens()), r.epsilon);
   out += numbers;
   out += ",\"state_in_text\":" + std::string(prompt_writer_->reads_state() ? "true" : "false") +
-         ",\"prompt_rule\":" + quoted(r.prompt_rule == PromptRule::kOpenpi ? "openpi" : "lerobot") +
-         ",\"default_prompt\":" + quoted(r.default_prompt) +
-         ",\"resize\":" + quoted(r.resize == ResizeChoice::kPil ? "pil" : "torch") +
-         ",\"normalisation\":{\"state\":" + quoted(norm_form_name(state)) +
-         ",\"actions\":" + quoted(norm_form_name(actions)) +
-         ",\"rule\":" + quoted(norm_rule_name(r.norm_rule)) +
-         "},\"statistics\":{\"state\":" + quoted(statistics_summary(r.statistics.state, state)) +
-         ",\"actions\":" + quoted(statistics_summary(r.statistics.actions, actions)) +
-         ",\"origin\":" + quoted(r.statistics.origin) + "}";
+         ",\"prompt_rule\":" +
+         json_quoted(r.prompt_rule == PromptRule::kOpenpi ? "openpi" : "lerobot") +
+         ",\"default_prompt\":" + json_quoted(r.default_prompt) +
+         ",\"resize\":" + json_quoted(r.resize == ResizeChoice::kPil ? "pil" : "torch") +
+         ",\"normalisation\":{\"state\":" + json_quoted(norm_form_name(state)) +
+         ",\"actions\":" + json_quoted(norm_form_name(actions)) +
+         ",\"rule\":" + json_quoted(norm_rule_name(r.norm_rule)) + "},\"statistics\":{\"state\":" +
+         json_quoted(statistics_summary(r.statistics.state, state)) +
+         ",\"actions\":" + json_quoted(statistics_summary(r.statistics.actions, actions)) +
+         ",\"origin\":" + json_quoted(r.statistics.origin) + "}";
   out += ",\"notes\":[";
   const std::vector<std::string>& notes = engine_->files().notes;
-  for (size_t i = 0; i < notes.size(); ++i) out += (i > 0 ? "," : "") + quoted(notes[i]);
+  for (size_t i = 0; i < notes.size(); ++i) out += (i > 0 ? "," : "") + json_quoted(notes[i]);
   return out + "],\"max_prompt_bytes\":" + std::to_string(kMaxPromptBytes);
 }
 

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "abi/provider.h"
+#include "base/json_text.h"
 #include "outrider/ext/history.h"
 #include "outrider/ext/liveness.h"
 #include "providers/link/provider.h"
@@ -173,7 +174,6 @@ bool describe(frt_runtime_builder b, const Device& device, const RemoteConfig& c
 
 Result<frt_model_runtime_v1*> publish_jetlink_runtime(std::unique_ptr<Device> device,
                                                       const RemoteConfig& config) {
-  using link::jetlink::quoted;
   auto published = std::make_unique<Published>();
   published->device = std::move(device);
   published->send_receive = config.send_receive;
@@ -182,12 +182,13 @@ Result<frt_model_runtime_v1*> publish_jetlink_runtime(std::unique_ptr<Device> de
   published->liveness = {1, sizeof(outrider_liveness_v1), published.get(), alive, generation};
   published->history = {1, sizeof(outrider_history_v1), published.get(), history_reset};
   const Device& at = *published->device;
-  published->description =
-      "{\"family\":\"remote\",\"dialect\":\"jetlink\",\"endpoint\":" + quoted(config.endpoint) +
-      ",\"host\":" + quoted(at.host_text()) + ",\"wire\":" + std::to_string(at.version()) +
-      ",\"plan\":\"" + (config.send_receive ? "send_receive" : "mirror") +
-      "\",\"deadline_ms\":" + std::to_string(config.deadline_ms) +
-      ",\"spec\":" + link::jetlink::to_json(at.spec()) + "}";
+  published->description = "{\"family\":\"remote\",\"dialect\":\"jetlink\",\"endpoint\":" +
+                           json_quoted(config.endpoint) +
+                           ",\"host\":" + json_quoted(at.host_text()) +
+                           ",\"wire\":" + std::to_string(at.version()) + ",\"plan\":\"" +
+                           (config.send_receive ? "send_receive" : "mirror") +
+                           "\",\"deadline_ms\":" + std::to_string(config.deadline_ms) +
+                           ",\"spec\":" + link::jetlink::to_json(at.spec()) + "}";
   abi::MetadataBuilder builder;
   if (!describe(builder.get(), at, config, published.get()))
     return make_error(Code::kInvalid, "link: what the host describes is no valid runtime: %s",

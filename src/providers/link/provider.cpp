@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "abi/provider.h"
+#include "base/json_text.h"
 #include "base/printable.h"
 #include "outrider/ext/borrow.h"
 #include "outrider/ext/liveness.h"
@@ -19,6 +20,7 @@ namespace {
 using link::Device;
 
 constexpr uint32_t kSendRef = 1, kReceiveRef = 2;
+constexpr size_t kMostText = 200;  // of a description
 constexpr auto kUpkeepPause = std::chrono::milliseconds(50);
 
 // Owns everything the ABI object refers to; freed by the last release.
@@ -246,15 +248,6 @@ bool describe(frt_runtime_builder b, const link::wire::OpenReply& from, Publishe
   return ok && add_ports(b, from) && add_stages(b, from, self->send_receive, self);
 }
 
-std::string json_text(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : printable(text, 200)) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
-
 }  // namespace
 
 Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> device,
@@ -268,11 +261,12 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
   published->borrow = {1,        sizeof(outrider_borrow_v1), published.get(), lend_input, is_free,
                        wait_free};
   const link::wire::OpenReply& from = published->device->runtime();
-  published->description = "{\"family\":\"remote\",\"endpoint\":" + json_text(config.endpoint) +
-                           ",\"model\":" + json_text(config.model) +
-                           ",\"host\":" + json_text(published->device->host_text()) + ",\"plan\":" +
-                           json_text(config.send_receive ? "send_receive" : "mirror") +
-                           ",\"deadline_ms\":" + std::to_string(config.deadline_ms) + "}";
+  published->description =
+      "{\"family\":\"remote\",\"endpoint\":" + json_quoted(printable(config.endpoint, kMostText)) +
+      ",\"model\":" + json_quoted(printable(config.model, kMostText)) +
+      ",\"host\":" + json_quoted(printable(published->device->host_text(), kMostText)) +
+      ",\"plan\":\"" + (config.send_receive ? "send_receive" : "mirror") +
+      "\",\"deadline_ms\":" + std::to_string(config.deadline_ms) + "}";
   if (config.send_receive && from.has_step == 0)
     return make_error(Code::kUnsupported,
                       "link: plan send_receive needs a step, which the host's model has not; use "

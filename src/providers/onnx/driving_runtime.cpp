@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/json_text.h"
 #include "base/printable.h"
 #include "providers/onnx/values.h"
 
@@ -301,14 +302,14 @@ std::string DrivingRuntime::describe() const {
                                                                         : "f32";
   const char* layout = spec_.layout == Layout::kQueued ? "queued" : "stateful";
   return std::string("{\"provider\":\"outrider\",\"model_family\":\"onnx\",\"units\":\"model\",") +
-         "\"driving\":\"" + layout + "\",\"model\":\"" + plain(config_.model_path) +
-         "\",\"precision\":\"" + precision + "\",\"kernel_table\":\"" +
-         engine_.ops->kernel_table() + "\"," + numbers + ",\"threads_note\":\"" +
-         plain(engine_.threads_note) + "\",\"heads\":\"" + plain(parsed) +
-         "\",\"unread_heads\":\"" + plain(unread) + "\",\"desire\":\"" + config_.desire +
-         "\",\"action\":\"" + action_rule() + "\",\"checkpoint\":\"" + plain(spec_.checkpoint) +
-         "\",\"dims\":\"" + plain(config_.dims) + "\",\"producer\":\"" + plain(file_->producer) +
-         "\"}";
+         "\"driving\":\"" + layout + "\",\"model\":" + json_quoted(config_.model_path) +
+         ",\"precision\":\"" + precision + "\",\"kernel_table\":\"" + engine_.ops->kernel_table() +
+         "\"," + numbers + ",\"threads_note\":" + json_quoted(engine_.threads_note) +
+         ",\"heads\":" + json_quoted(parsed) + ",\"unread_heads\":" + json_quoted(unread) +
+         ",\"desire\":\"" + config_.desire + "\",\"action\":\"" + action_rule() +
+         "\",\"checkpoint\":" + json_quoted(spec_.checkpoint) +
+         ",\"dims\":" + json_quoted(config_.dims) +
+         ",\"producer\":" + json_quoted(file_->producer) + "}";
 }
 
 }  // namespace outrider

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/json_text.h"
 #include "base/printable.h"
 #include "providers/onnx/values.h"
 
@@ -382,13 +383,13 @@ std::string OnnxRuntime::describe() const {
   const char* precision = onnx_precision(config_) == Precision::kBf16   ? "bf16"
                           : onnx_precision(config_) == Precision::kInt8 ? "int8"
                                                                         : "f32";
-  return "{\"provider\":\"outrider\",\"model_family\":\"onnx\",\"units\":\"model\",\"model\":\"" +
-         plain(config_.model_path) + "\",\"precision\":\"" + precision + "\",\"kernel_table\":\"" +
-         engine_.ops->kernel_table() + "\"," + numbers + ",\"threads_note\":\"" +
-         plain(engine_.threads_note) + "\",\"dims\":\"" + plain(config_.dims) +
-         "\",\"state_pairs\":\"" + plain(pairs) + "\",\"statistics\":\"" +
-         (stats_sha256_.empty() ? "none" : stats_sha256_) + "\",\"producer\":\"" +
-         plain(file_->producer) + "\"}";
+  return "{\"provider\":\"outrider\",\"model_family\":\"onnx\",\"units\":\"model\",\"model\":" +
+         json_quoted(config_.model_path) + ",\"precision\":\"" + precision +
+         "\",\"kernel_table\":\"" + engine_.ops->kernel_table() + "\"," + numbers +
+         ",\"threads_note\":" + json_quoted(engine_.threads_note) +
+         ",\"dims\":" + json_quoted(config_.dims) + ",\"state_pairs\":" + json_quoted(pairs) +
+         ",\"statistics\":\"" + (stats_sha256_.empty() ? "none" : stats_sha256_) +
+         "\",\"producer\":" + json_quoted(file_->producer) + "}";
 }
 
 }  // namespace outrider

@@ -24,12 +24,6 @@ template <class T>
 
 }  // namespace
 
-std::string plain(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '"' || c == '\\' || c < ' '; }, '.');
-  return text;
-}
-
 bool is_real(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16;
 }

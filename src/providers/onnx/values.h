@@ -7,9 +7,6 @@
 
 namespace outrider {
 
-// Words of a file inside a JSON string of ours.
-std::string plain(std::string text);
-
 bool is_real(DType dtype);  // F32, F16, BF16
 // [hot] Of values of a real type. False: value `at` is `found`.
 bool all_finite(DType dtype, const std::byte* data, size_t n_bytes, size_t& at,

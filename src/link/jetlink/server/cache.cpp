@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
 #include "base/output_file.h"
@@ -205,9 +206,9 @@ Result<void> Cache::save_built(const ModelSpec& spec, double build_seconds) {
   OUTRIDER_TRY(write_output(at + ".plan", plan_text(spec.id.sha256)));
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.3f", build_seconds);
-  const std::string record = "{\"backend\":" + quoted(facts_.name) +
-                             ",\"runtime_version\":" + quoted(facts_.runtime_version) +
-                             ",\"device\":" + quoted(facts_.device) +
+  const std::string record = "{\"backend\":" + json_quoted(facts_.name) +
+                             ",\"runtime_version\":" + json_quoted(facts_.runtime_version) +
+                             ",\"device\":" + json_quoted(facts_.device) +
                              ",\"built_at\":" + std::to_string(std::time(nullptr)) +
                              ",\"build_seconds\":" + seconds + ",\"spec\":" + to_json(spec) + "}\n";
   OUTRIDER_TRY(write_output(at + ".json", record));
@@ -265,9 +266,9 @@ std::optional<ModelId> Cache::last_loaded() const {
 }
 
 void Cache::save_last_loaded(const ModelId& id) {
-  const std::string text = "{\"sha256\":" + quoted(id.sha256) +
+  const std::string text = "{\"sha256\":" + json_quoted(id.sha256) +
                            ",\"frame_skip\":" + std::to_string(id.frame_skip) +
-                           ",\"backend\":" + quoted(facts_.name) + "}\n";
+                           ",\"backend\":" + json_quoted(facts_.name) + "}\n";
   if (auto saved = write_output(root_ + "/last-loaded.json", text); !saved)
     log_line(LogLevel::kWarn, "jetlink: %s", saved.error().text);
 }
