@@ -95,17 +95,9 @@ bool looks_like_driving(const GraphFacts& facts);
 // input, slice or key with value found and value allowed.
 Result<Spec> read_spec(const GraphFacts& facts, int64_t frame_skip);
 
-// The spec record of a link (JSON, one line): sha256, nbytes, frame_skip, checkpoint (string or
-// null), input_shapes, output_shapes, output_slices. An empty sha256 leaves both it and nbytes out.
-std::string spec_json(const Spec& spec, std::string_view sha256 = {}, int64_t nbytes = 0);
-
-struct SpecRecord {
-  Spec spec;
-  std::string sha256;  // 64 lower hex
-  int64_t nbytes = 0;
-};
-// [setup] The other way, from a far end: unknown members are ignored, everything else is checked as
-// from a file. Errors: kNotFound and those of read_spec().
-Result<SpecRecord> parse_spec_json(std::string_view text);
+// What a link's spec record tells of a graph (JSON, one line): frame_skip, checkpoint (string or
+// null), input_shapes, output_shapes, output_slices. The file's sha256 and nbytes are put in front
+// by who knows them; link/jetlink/spec.h reads the whole record.
+std::string spec_json(const Spec& spec);
 
 }  // namespace outrider::driving

@@ -9,7 +9,6 @@
 
 namespace outrider {
 
-using driving::FrameStatus;
 using driving::Layout;
 
 Code DrivingRuntime::fail(Code code, const char* format, ...) noexcept {

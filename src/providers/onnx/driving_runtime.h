@@ -16,7 +16,6 @@
 #include "driving/action.h"
 #include "driving/desire_pulse.h"
 #include "driving/heads.h"
-#include "driving/payload.h"
 #include "driving/staging/staging.h"
 #include "outrider/ext/driving.h"
 #include "providers/onnx/onnx_engine.h"
