@@ -63,6 +63,44 @@ int open_provider(const char* config_json, frt_model_runtime_v1** out,
   }
 }
 
+void MetadataBuilder::identity(const char* key, const std::string& value) {
+  ok_ = ok_ && frt_runtime_builder_add_identity(handle_, key, value.c_str()) == 0;
+}
+
+void MetadataBuilder::manifest(const std::string& json) {
+  ok_ = ok_ && frt_runtime_builder_set_manifest(handle_, json.c_str()) == 0;
+}
+
+void MetadataBuilder::port(const PortRow& row) {
+  ok_ = ok_ && frt_runtime_builder_add_port(
+                   handle_, row.name.c_str(), row.modality, row.dtype, row.layout, row.direction,
+                   FRT_UPDATE_STAGED, row.required, row.shape.data(),
+                   static_cast<uint32_t>(row.shape.size()), 0, nullptr, 0, 0) == 0;
+}
+
+void MetadataBuilder::port_like(const frt_runtime_port_desc& other) {
+  ok_ = ok_ &&
+        frt_runtime_builder_add_port(handle_, other.name, other.modality, other.dtype, other.layout,
+                                     other.direction, other.update, other.required, other.shape,
+                                     other.rank, other.cadence_hint_hz, nullptr, 0, 0) == 0;
+}
+
+void MetadataBuilder::stage(const char* name, uint32_t executor_ref,
+                            std::span<const uint32_t> after) {
+  ok_ = ok_ && frt_runtime_builder_add_generic_stage(handle_, name, FRT_EXECUTOR_OPAQUE,
+                                                     executor_ref, after.data(),
+                                                     static_cast<uint32_t>(after.size())) == 0;
+}
+
+void MetadataBuilder::runner(int (*run_stage)(void* self, uint32_t executor_ref), void* self) {
+  ok_ = ok_ && frt_runtime_builder_set_generic_stage_runner(handle_, self, run_stage) == 0;
+}
+
+Error MetadataBuilder::refusal(Code code, const char* who) const {
+  if (handle_ == nullptr) return make_error(Code::kNoMemory, "%s: out of memory", who);
+  return make_error(code, "%s: %s", who, builder_error(handle_));
+}
+
 uint64_t read_counters(std::span<const Counter> rows, outrider_counter_v1* out,
                        uint64_t capacity) noexcept {
   for (size_t i = 0; out != nullptr && i < rows.size() && i < capacity; ++i)

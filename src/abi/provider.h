@@ -4,6 +4,8 @@
 #include <atomic>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "abi/builder.h"
 #include "base/json.h"
@@ -25,7 +27,16 @@ struct Family {
 int open_provider(const char* config_json, frt_model_runtime_v1** out,
                   std::span<const Family> families) noexcept;
 
-// A metadata builder that is discarded unless it was consumed.
+// A port as our providers have them: staged, without a window of its own.
+struct PortRow {
+  std::string name;
+  uint32_t modality = FRT_MODALITY_TENSOR, dtype = FRT_DTYPE_F32, layout = FRT_LAYOUT_FLAT;
+  uint32_t direction = FRT_PORT_IN, required = 0;
+  std::vector<int64_t> shape = {};
+};
+
+// A metadata builder that is discarded unless it was consumed. The first refusal is kept: what
+// comes after it does nothing, and publish() tells it.
 class MetadataBuilder {
  public:
   MetadataBuilder() : handle_(frt_model_runtime_builder_create_metadata()) {}
@@ -37,17 +48,39 @@ class MetadataBuilder {
   frt_runtime_builder get() const { return handle_; }
   void consumed() { handle_ = nullptr; }
 
+  // In their order, as the identity has them.
+  void identity(const char* key, const std::string& value);
+  void identity(const std::string& key, const std::string& value) { identity(key.c_str(), value); }
+  template <class Pairs>
+  void identities(const Pairs& pairs) {
+    for (const auto& [key, value] : pairs) identity(key, value);
+  }
+  void manifest(const std::string& json);
+  void port(const PortRow& row);
+  void port_like(const frt_runtime_port_desc& other);  // as another runtime has it
+  // An opaque stage that runs behind those stages.
+  void stage(const char* name, uint32_t executor_ref, std::span<const uint32_t> after = {});
+  void runner(int (*run_stage)(void* self, uint32_t executor_ref), void* self);
+
+  bool ok() const { return ok_; }
+  // "WHO: the builder's reason"; only when it is not ok().
+  Error refusal(Code code, const char* who) const;
+
  private:
   frt_runtime_builder handle_;
+  bool ok_ = handle_ != nullptr;
 };
 
 // finish_model() with `published` as verbs' self and as owner: the last release deletes it.
-// Errors: as finish_model(); `published` and the builder are then discarded.
+// Errors: as finish_model(), kNoMemory (the builder refused something: our mistake); `published`
+// and the builder are then discarded.
 template <class Published>
 Result<frt_model_runtime_v1*> publish(MetadataBuilder& builder,
                                       std::unique_ptr<Published> published,
                                       const frt_model_runtime_verbs& verbs,
                                       std::span<const ExtensionTable> extensions) {
+  if (!builder.ok())
+    return builder.refusal(Code::kNoMemory, "open: the runtime description was refused");
   auto made = finish_model(
       builder.get(), &verbs, published.get(), published.get(), nullptr,
       [](void* owner) { delete static_cast<Published*>(owner); }, extensions);

@@ -93,5 +93,68 @@ TEST(Provider, counters_are_cut_at_the_capacity_and_always_counted) {
   EXPECT_EQ(out[2].name, nullptr);
 }
 
+TEST(MetadataBuilder, keeps_the_first_refusal_and_publishes_nothing) {
+  MetadataBuilder builder;
+  builder.identity("provider", "test");
+  builder.port({"x", FRT_MODALITY_TENSOR, FRT_DTYPE_F32, FRT_LAYOUT_FLAT, FRT_PORT_IN, 1, {2, 3}});
+  EXPECT_TRUE(builder.ok());
+  builder.port({""});
+  EXPECT_FALSE(builder.ok());
+  const std::string reason = builder_error(builder.get());
+  EXPECT_EQ(reason, "port 1: name is NULL or empty");
+  builder.port({"y"});
+  builder.stage("infer", 37);
+  EXPECT_FALSE(builder.ok());
+  EXPECT_EQ(builder.refusal(Code::kInvalid, "camera").text, "camera: " + reason);
+  EXPECT_EQ(builder.refusal(Code::kInvalid, "camera").code, Code::kInvalid);
+  const frt_model_runtime_verbs verbs = {};
+  const auto made = publish(builder, std::make_unique<int>(7), verbs, {});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.code(), Code::kNoMemory);
+  EXPECT_EQ(made.error().text, "open: the runtime description was refused: " + reason);
+}
+
+TEST(MetadataBuilder, a_port_like_another_is_the_same) {
+  const int64_t shape[] = {1, -1, 3};
+  frt_runtime_port_desc like{};
+  like.name = "image";
+  like.modality = FRT_MODALITY_IMAGE;
+  like.dtype = FRT_DTYPE_U8;
+  like.layout = FRT_LAYOUT_NHWC;
+  like.direction = FRT_PORT_IN;
+  like.update = FRT_UPDATE_STAGED;
+  like.required = 1;
+  like.shape = shape;
+  like.rank = 3;
+  like.cadence_hint_hz = 20;
+  const auto identity_of = [](auto&& add) {
+    MetadataBuilder builder;
+    add(builder);
+    builder.stage("infer", 37);
+    builder.runner([](void*, uint32_t) { return 0; }, nullptr);
+    const frt_model_runtime_verbs verbs = {
+        sizeof verbs,
+        0,
+        [](void*, uint32_t, const void*, uint64_t, int) { return 0; },
+        [](void*, uint32_t, void*, uint64_t, uint64_t*, int) { return 0; },
+        [](void*, uint32_t, uint64_t) { return 0; },
+        [](void*) { return 0; },
+        [](void*) { return ""; }};
+    const auto made = publish(builder, std::make_unique<int>(7), verbs, {});
+    EXPECT_TRUE(made) << made.error().text;
+    if (!made) return std::string();
+    std::string identity = made.value()->exp->identity;
+    made.value()->release(made.value()->owner);
+    return identity;
+  };
+  const std::string copied = identity_of([&](MetadataBuilder& b) { b.port_like(like); });
+  EXPECT_NE(copied.find("image"), std::string::npos) << copied;
+  like.cadence_hint_hz = 0;
+  const PortRow row = {"image", FRT_MODALITY_IMAGE, FRT_DTYPE_U8, FRT_LAYOUT_NHWC, FRT_PORT_IN,
+                       1,       {1, -1, 3}};
+  EXPECT_EQ(identity_of([&](MetadataBuilder& b) { b.port(row); }),
+            identity_of([&](MetadataBuilder& b) { b.port_like(like); }));
+}
+
 }  // namespace
 }  // namespace outrider::abi

@@ -53,43 +53,32 @@ const char* status_describe(void* self) {
 // ---- building
 // ------------------------------------------------------------------------------------
 
-bool add_port(frt_runtime_builder b, const char* name, uint32_t modality, uint32_t dtype,
-              const int64_t* shape, uint32_t rank) {
-  return frt_runtime_builder_add_port(b, name, modality, dtype, FRT_LAYOUT_FLAT, FRT_PORT_IN,
-                                      FRT_UPDATE_STAGED, 1, shape, rank, 0, nullptr, 0, 0) == 0;
-}
-
-bool add_ports(frt_runtime_builder b, const CameraRuntime& runtime) {
+void add_ports(abi::MetadataBuilder& b, const CameraRuntime& runtime) {
   const frt_model_runtime_v1& rt = runtime.behind();
-  constexpr int64_t kTransforms[] = {2, 3, 3};
+  const auto own = [&b](const char* name, uint32_t dtype, std::vector<int64_t> shape) {
+    b.port({name, FRT_MODALITY_TENSOR, dtype, FRT_LAYOUT_FLAT, FRT_PORT_IN, 1, std::move(shape)});
+  };
+  for (uint32_t i = 0; i < rt.n_ports; ++i)
+    if (i == runtime.transforms_port())
+      own("transforms", FRT_DTYPE_F32, {2, 3, 3});
+    else
+      b.port_like(rt.ports[i]);
   const auto frame_bytes = static_cast<int64_t>(runtime.config().frame_bytes);
-  bool ok = true;
-  for (uint32_t i = 0; ok && i < rt.n_ports; ++i) {
-    const frt_runtime_port_desc& p = rt.ports[i];
-    ok = i == runtime.transforms_port()
-             ? add_port(b, "transforms", FRT_MODALITY_TENSOR, FRT_DTYPE_F32, kTransforms, 3)
-             : frt_runtime_builder_add_port(b, p.name, p.modality, p.dtype, p.layout, p.direction,
-                                            p.update, p.required, p.shape, p.rank,
-                                            p.cadence_hint_hz, nullptr, 0, 0) == 0;
-  }
-  return ok && add_port(b, "frame_narrow", FRT_MODALITY_TENSOR, FRT_DTYPE_U8, &frame_bytes, 1) &&
-         add_port(b, "frame_wide", FRT_MODALITY_TENSOR, FRT_DTYPE_U8, &frame_bytes, 1);
+  own("frame_narrow", FRT_DTYPE_U8, {frame_bytes});
+  own("frame_wide", FRT_DTYPE_U8, {frame_bytes});
 }
 
-bool add_stages(frt_runtime_builder b, const CameraRuntime& runtime, void* self) {
+void add_stages(abi::MetadataBuilder& b, const CameraRuntime& runtime, void* self) {
   const auto plan = abi::query_plan(&runtime.behind());
-  if (!plan || plan.value() == nullptr) return true;  // step only
-  bool ok = true;
+  if (!plan || plan.value() == nullptr) return;  // step only
   for (const host::Stage& s : runtime.stages().stages())
-    ok = ok && frt_runtime_builder_add_generic_stage(b, s.name.c_str(), FRT_EXECUTOR_OPAQUE,
-                                                     s.executor_ref, s.after.data(),
-                                                     static_cast<uint32_t>(s.after.size())) == 0;
-  return ok && frt_runtime_builder_set_generic_stage_runner(b, self, Verbs::run_stage) == 0;
+    b.stage(s.name.c_str(), s.executor_ref, s.after);
+  b.runner(Verbs::run_stage, self);
 }
 
 // What can change a result: what stands behind, the layout, the sampling. Not the kernels: all give
 // the same bytes.
-bool add_identity(frt_runtime_builder b, const CameraRuntime& runtime) {
+void add_identity(abi::MetadataBuilder& b, const CameraRuntime& runtime) {
   char hex[32], layout[96];
   const Nv12Layout& c = runtime.config().layout;
   std::snprintf(hex, sizeof hex, "%016" PRIx64, runtime.behind().exp->fingerprint);
@@ -103,10 +92,7 @@ bool add_identity(frt_runtime_builder b, const CameraRuntime& runtime) {
       {"port", runtime.config().port},
       {"camera", layout},
       {"sampling", warp_sampling_name(runtime.config().sampling)}};
-  bool ok = true;
-  for (const auto& [key, value] : pairs)
-    ok = ok && frt_runtime_builder_add_identity(b, key, value.c_str()) == 0;
-  return ok;
+  b.identities(pairs);
 }
 
 Result<frt_model_runtime_v1*> open_camera(const Json& json) {
@@ -119,12 +105,11 @@ Result<frt_model_runtime_v1*> open_camera(const Json& json) {
   published->description = published->runtime->describe();
   published->status = {1, sizeof published->status, published.get(), status_read, status_describe};
   abi::MetadataBuilder builder;
-  frt_runtime_builder b = builder.get();
-  if (b == nullptr) return make_error(Code::kNoMemory, "camera: out of memory");
-  if (!add_identity(b, *published->runtime) || !add_ports(b, *published->runtime) ||
-      !add_stages(b, *published->runtime, published.get()) ||
-      frt_runtime_builder_set_manifest(b, published->description.c_str()) != 0)
-    return make_error(Code::kInvalid, "camera: %s", abi::builder_error(b));
+  add_identity(builder, *published->runtime);
+  builder.manifest(published->description);
+  add_ports(builder, *published->runtime);
+  add_stages(builder, *published->runtime, published.get());
+  if (!builder.ok()) return builder.refusal(Code::kInvalid, "camera");
   std::vector<abi::ExtensionTable> tables = {{OUTRIDER_EXT_STATUS, 1, &published->status}};
   for (const uint64_t id : {OUTRIDER_EXT_HISTORY, OUTRIDER_EXT_TANDEM})
     if (const void* table = table_behind(*published->runtime, id); table != nullptr)

@@ -59,61 +59,55 @@ void cancel_set(void* self, int on) {
 
 // ---- descriptors --------------------------------------------------------------------------------
 
-struct Shape {
-  uint32_t modality, dtype, layout, required;
-  std::vector<int64_t> sizes;
-};
-
-Shape shape_of(LlmRole role) {
-  const auto tensor = [](uint32_t dtype, int64_t n) {
-    return Shape{FRT_MODALITY_TENSOR, dtype, FRT_LAYOUT_FLAT, 0, {n}};
-  };
-  switch (role) {
+abi::PortRow row_of(const LlmPort& port) {
+  abi::PortRow row = {port.name,
+                      FRT_MODALITY_TENSOR,
+                      FRT_DTYPE_I32,
+                      FRT_LAYOUT_FLAT,
+                      port.is_input ? FRT_PORT_IN : FRT_PORT_OUT,
+                      0,
+                      {-1}};
+  switch (port.role) {
     case LlmRole::kImages:
-      return {FRT_MODALITY_IMAGE, FRT_DTYPE_U8, FRT_LAYOUT_NHWC, 1, {-1, -1, -1, 3}};
+      row.modality = FRT_MODALITY_IMAGE;
+      row.dtype = FRT_DTYPE_U8;
+      row.layout = FRT_LAYOUT_NHWC;
+      row.required = 1;
+      row.shape = {-1, -1, -1, 3};
+      break;
     case LlmRole::kPrompt:
-      return {FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_LAYOUT_FLAT, 1, {-1}};
     case LlmRole::kText:
-      return {FRT_MODALITY_TEXT, FRT_DTYPE_U8, FRT_LAYOUT_FLAT, 0, {-1}};
+      row.modality = FRT_MODALITY_TEXT;
+      row.dtype = FRT_DTYPE_U8;
+      row.required = port.role == LlmRole::kPrompt ? 1 : 0;
+      break;
     case LlmRole::kNextToken:
     case LlmRole::kIsEog:
-      return tensor(FRT_DTYPE_I32, 1);
+      row.shape = {1};
+      break;
     case LlmRole::kLogits:
-      return tensor(FRT_DTYPE_F32, -1);
+      row.dtype = FRT_DTYPE_F32;
+      break;
     case LlmRole::kTokens:
       break;
   }
-  return tensor(FRT_DTYPE_I32, -1);
+  return row;
 }
 
-bool add_plan(frt_runtime_builder b, bool staged) {
-  const auto add = [b](const char* name, uint32_t ref, const uint32_t* after) {
-    return frt_runtime_builder_add_generic_stage(b, name, FRT_EXECUTOR_OPAQUE, ref, after,
-                                                 after == nullptr ? 0 : 1) == 0;
-  };
-  if (!staged) return add("infer", LlmFace::kInferRef, nullptr);
+void add_plan(abi::MetadataBuilder& b, bool staged) {
+  if (!staged) return b.stage("infer", LlmFace::kInferRef);
   const uint32_t after_reset[] = {0}, after_prefill[] = {1};
-  return add("reset", LlmFace::kResetRef, nullptr) &&
-         add("prefill", LlmFace::kPrefillRef, after_reset) &&
-         add("decode", LlmFace::kDecodeRef, after_prefill);
+  b.stage("reset", LlmFace::kResetRef);
+  b.stage("prefill", LlmFace::kPrefillRef, after_reset);
+  b.stage("decode", LlmFace::kDecodeRef, after_prefill);
 }
 
-bool describe(frt_runtime_builder b, Published& published) {
-  const bool staged = published.face->staged();
-  bool ok = b != nullptr;
-  for (const auto& [key, value] : published.face->identity())
-    ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
-  ok = ok && frt_runtime_builder_set_manifest(b, published.description.c_str()) == 0;
-  for (const LlmPort& port : published.face->ports()) {
-    const Shape shape = shape_of(port.role);
-    ok = ok && frt_runtime_builder_add_port(b, port.name, shape.modality, shape.dtype, shape.layout,
-                                            port.is_input ? FRT_PORT_IN : FRT_PORT_OUT,
-                                            FRT_UPDATE_STAGED, shape.required, shape.sizes.data(),
-                                            static_cast<uint32_t>(shape.sizes.size()), 0, nullptr,
-                                            0, 0) == 0;
-  }
-  return ok && add_plan(b, staged) &&
-         frt_runtime_builder_set_generic_stage_runner(b, &published, Verbs::run_stage) == 0;
+void describe(abi::MetadataBuilder& b, Published& published) {
+  b.identities(published.face->identity());
+  b.manifest(published.description);
+  for (const LlmPort& port : published.face->ports()) b.port(row_of(port));
+  add_plan(b, published.face->staged());
+  b.runner(Verbs::run_stage, &published);
 }
 
 }  // namespace
@@ -126,9 +120,7 @@ Result<frt_model_runtime_v1*> publish_llm_face(std::unique_ptr<LlmFace> face) {
                        status_describe};
   published->cancel = {1, sizeof(outrider_cancel_v1), published.get(), cancel_set};
   abi::MetadataBuilder builder;
-  if (!describe(builder.get(), *published))
-    return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
-                      abi::builder_error(builder.get()));
+  describe(builder, *published);
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status},
                                             {OUTRIDER_EXT_CANCEL, 1, &published->cancel}};
   return abi::publish(builder, std::move(published), Verbs::kTable, extensions);

@@ -100,24 +100,16 @@ void cancel_set(void* self, int on) {
 
 // ---- descriptors --------------------------------------------------------------------------------
 
-bool describe(frt_runtime_builder b, Published& published) {
-  bool ok = b != nullptr;
-  for (const auto& [key, value] : published.face->identity()) {
-    ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
-  }
-  ok = ok && frt_runtime_builder_set_manifest(b, published.description.c_str()) == 0;
-  for (const PiFace::Port& port : published.face->ports()) {
-    ok = ok && frt_runtime_builder_add_port(
-                   b, port.name.c_str(), port.modality, port.dtype, port.layout, port.direction,
-                   FRT_UPDATE_STAGED, port.required, port.shape.data(),
-                   static_cast<uint32_t>(port.shape.size()), 0, nullptr, 0, 0) == 0;
-  }
+void describe(abi::MetadataBuilder& b, Published& published) {
+  b.identities(published.face->identity());
+  b.manifest(published.description);
+  for (const PiFace::Port& port : published.face->ports())
+    b.port({port.name, port.modality, port.dtype, port.layout, port.direction, port.required,
+            port.shape});
   const uint32_t after_context[] = {0};
-  ok = ok && frt_runtime_builder_add_generic_stage(b, "context", FRT_EXECUTOR_OPAQUE,
-                                                   PiFace::kContextRef, nullptr, 0) == 0;
-  ok = ok && frt_runtime_builder_add_generic_stage(b, "action", FRT_EXECUTOR_OPAQUE,
-                                                   PiFace::kActionRef, after_context, 1) == 0;
-  return ok && frt_runtime_builder_set_generic_stage_runner(b, &published, Verbs::run_stage) == 0;
+  b.stage("context", PiFace::kContextRef);
+  b.stage("action", PiFace::kActionRef, after_context);
+  b.runner(Verbs::run_stage, &published);
 }
 
 }  // namespace
@@ -132,10 +124,7 @@ Result<frt_model_runtime_v1*> publish_pi_face(std::unique_ptr<PiFace> face) {
                        status_describe};
   published->cancel = {1, sizeof(outrider_cancel_v1), published.get(), cancel_set};
   abi::MetadataBuilder builder;
-  if (!describe(builder.get(), *published)) {
-    return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
-                      abi::builder_error(builder.get()));
-  }
+  describe(builder, *published);
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_TAPS, 1, &published->taps},
                                             {OUTRIDER_EXT_STATUS, 1, &published->status},
                                             {OUTRIDER_EXT_CANCEL, 1, &published->cancel}};

@@ -103,35 +103,20 @@ const char* status_describe(void* self) {
 
 // ---- building -----------------------------------------------------------------------------------
 
-bool add_ports(frt_runtime_builder b, const TandemRuntime& runtime) {
+void add_ports(abi::MetadataBuilder& b, const TandemRuntime& runtime) {
   const frt_model_runtime_v1& rt = runtime.standby();
-  for (uint64_t i = 0; i < rt.n_ports; ++i) {
-    const frt_runtime_port_desc& p = rt.ports[i];
-    if (frt_runtime_builder_add_port(b, p.name, p.modality, p.dtype, p.layout, p.direction,
-                                     p.update, p.required, p.shape, p.rank, p.cadence_hint_hz,
-                                     nullptr, 0, 0) != 0)
-      return false;
-  }
-  struct Row {
-    const char* name;
-    uint32_t dtype, direction;
-    int64_t n;
+  for (uint64_t i = 0; i < rt.n_ports; ++i) b.port_like(rt.ports[i]);
+  const auto own = [&b](const char* name, uint32_t dtype, uint32_t direction, int64_t n) {
+    b.port({name, FRT_MODALITY_TENSOR, dtype, FRT_LAYOUT_FLAT, direction, 0, {n}});
   };
-  for (const Row& r : {Row{"engaged", FRT_DTYPE_U8, FRT_PORT_IN, 1},
-                       Row{"origin", FRT_DTYPE_I64, FRT_PORT_OUT, OUTRIDER_ORIGIN_COUNT},
-                       Row{"counters", FRT_DTYPE_I64, FRT_PORT_OUT, OUTRIDER_TANDEM_COUNT}})
-    if (frt_runtime_builder_add_port(b, r.name, FRT_MODALITY_TENSOR, r.dtype, FRT_LAYOUT_FLAT,
-                                     r.direction, FRT_UPDATE_STAGED, 0, &r.n, 1, 0, nullptr, 0,
-                                     0) != 0)
-      return false;
-  return true;
+  own("engaged", FRT_DTYPE_U8, FRT_PORT_IN, 1);
+  own("origin", FRT_DTYPE_I64, FRT_PORT_OUT, OUTRIDER_ORIGIN_COUNT);
+  own("counters", FRT_DTYPE_I64, FRT_PORT_OUT, OUTRIDER_TANDEM_COUNT);
 }
 
 // What can change a result: both sides, and every limit that is not its preset's.
-void add_identity(frt_runtime_builder b, const TandemRuntime& runtime) {
-  const auto add = [b](const char* key, const std::string& value) {
-    frt_runtime_builder_add_identity(b, key, value.c_str());
-  };
+void add_identity(abi::MetadataBuilder& b, const TandemRuntime& runtime) {
+  const auto add = [&b](const char* key, const std::string& value) { b.identity(key, value); };
   char hex[32];
   std::snprintf(hex, sizeof hex, "%016" PRIx64, runtime.standby().exp->fingerprint);
   add("provider", "outrider_tandem");
@@ -163,13 +148,11 @@ Result<frt_model_runtime_v1*> publish(std::unique_ptr<TandemRuntime> runtime) {
                    &replugged,
                    &note_warp};
   abi::MetadataBuilder builder;
-  if (builder.get() == nullptr) return make_error(Code::kNoMemory, "tandem: out of memory");
-  add_identity(builder.get(), *owned->runtime);
-  if (!add_ports(builder.get(), *owned->runtime) ||
-      frt_runtime_builder_add_generic_stage(builder.get(), "infer", FRT_EXECUTOR_OPAQUE, kInfer,
-                                            nullptr, 0) != 0 ||
-      frt_runtime_builder_set_generic_stage_runner(builder.get(), owned.get(), &run_opaque) != 0)
-    return make_error(Code::kInvalid, "tandem: %s", abi::builder_error(builder.get()));
+  add_identity(builder, *owned->runtime);
+  add_ports(builder, *owned->runtime);
+  builder.stage("infer", kInfer);
+  builder.runner(run_opaque, owned.get());
+  if (!builder.ok()) return builder.refusal(Code::kInvalid, "tandem");
   const frt_model_runtime_verbs verbs = {sizeof verbs, 0,        &set_input, &get_output,
                                          &prepare,     &do_step, &last_error};
   const abi::ExtensionTable tables[] = {{OUTRIDER_EXT_STATUS, 1, &owned->status},
