@@ -1,27 +1,22 @@
 #include "providers/link/provider.h"
 
 #include <array>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "abi/provider.h"
 #include "base/json_text.h"
 #include "base/printable.h"
 #include "outrider/ext/borrow.h"
-#include "outrider/ext/liveness.h"
+#include "providers/link/remote.h"
 
 namespace outrider {
 namespace {
 
 using link::Device;
 
-constexpr uint32_t kSendRef = 1, kReceiveRef = 2;
 constexpr size_t kMostText = 200;  // of a description
-constexpr auto kUpkeepPause = std::chrono::milliseconds(50);
 
 // Owns everything the ABI object refers to; freed by the last release.
 struct Published {
@@ -32,29 +27,7 @@ struct Published {
   outrider_borrow_v1 borrow{};
   bool send_receive = false;
 
-  std::mutex lock;  // of the thread below; no verb takes it
-  std::condition_variable wake;
-  bool stop = false;
-  std::thread upkeep;
-
-  ~Published() {
-    {
-      std::scoped_lock hold(lock);
-      stop = true;
-    }
-    wake.notify_all();
-    if (upkeep.joinable()) upkeep.join();
-  }
-  void begin() {
-    upkeep = std::thread([this] {
-      std::unique_lock hold(lock);
-      while (!wake.wait_for(hold, kUpkeepPause, [this] { return stop; })) {
-        hold.unlock();
-        device->upkeep();
-        hold.lock();
-      }
-    });
-  }
+  UpkeepThread upkeep;  // ends before the device
 };
 
 Device& device_of(void* self) {
@@ -63,21 +36,10 @@ Device& device_of(void* self) {
 
 // ---- verbs --------------------------------------------------------------------------------------
 
-int set_input(void* self, uint32_t port, const void* data, uint64_t bytes, int) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(device_of(self).set_input(port, data, bytes));
-}
-int get_output(void* self, uint32_t port, void* out, uint64_t capacity, uint64_t* written, int) {
-  if (self == nullptr) return FRT_ERR_INVALID;
-  return to_abi(device_of(self).get_output(port, out, capacity, written));
-}
+using Verbs = abi::ModelVerbs<device_of>;
+
 int prepare(void* self, uint32_t graph, uint64_t key) {
   return self == nullptr ? FRT_ERR_INVALID : to_abi(device_of(self).prepare(graph, key));
-}
-int step(void* self) {
-  return self == nullptr ? FRT_ERR_INVALID : to_abi(device_of(self).step());
-}
-const char* last_error(void* self) {
-  return self == nullptr ? "self is NULL" : device_of(self).last_error();
 }
 int run_opaque(void* self, uint32_t executor_ref) {
   if (self == nullptr) return FRT_ERR_INVALID;
@@ -86,16 +48,6 @@ int run_opaque(void* self, uint32_t executor_ref) {
   if (executor_ref == kSendRef) return to_abi(device.send_step());
   if (executor_ref == kReceiveRef) return to_abi(device.receive_step());
   return to_abi(device.run(executor_ref));  // the host's runtime knows it, or says that it does not
-}
-
-// ---- liveness extension -------------------------------------------------------------------------
-
-int alive(void* self) {
-  return device_of(self).connected() ? 1 : 0;
-}
-uint64_t generation(void* self) {
-  return static_cast<uint64_t>(
-      device_of(self).counters().reconnects.load(std::memory_order_acquire));
 }
 
 // ---- borrow extension ---------------------------------------------------------------------------
@@ -202,50 +154,47 @@ Pairs identity_pairs(std::string_view text) {
   return pairs;
 }
 
-bool add_ports(frt_runtime_builder b, const link::wire::OpenReply& from) {
-  bool ok = true;
+void add_ports(abi::MetadataBuilder& b, const link::wire::OpenReply& from) {
   for (const link::wire::Port& port : from.ports.items) {
+    const std::string name(port.name.view());
     std::array<int64_t, 16> shape{};
     for (uint16_t d = 0; d < port.shape.n; ++d) shape[d] = port.shape.items[d].size;
-    ok = ok && frt_runtime_builder_add_port(b, std::string(port.name.view()).c_str(), port.modality,
-                                            port.dtype, port.layout, port.direction, port.update,
-                                            port.required, shape.data(), port.shape.n,
-                                            port.cadence_hint_hz, nullptr, 0, 0) == 0;
+    frt_runtime_port_desc like{};
+    like.name = name.c_str();
+    like.modality = port.modality;
+    like.dtype = port.dtype;
+    like.layout = port.layout;
+    like.direction = port.direction;
+    like.update = port.update;
+    like.required = port.required;
+    like.shape = shape.data();
+    like.rank = port.shape.n;
+    like.cadence_hint_hz = port.cadence_hint_hz;
+    b.port_like(like);
   }
-  return ok;
 }
 
-bool add_stages(frt_runtime_builder b, const link::wire::OpenReply& from, bool send_receive,
-                Published* self) {
-  if (!send_receive && from.stages.items.empty()) return true;  // step only
-  bool ok = true;
-  if (send_receive) {
-    const uint32_t after_send[] = {0};
-    ok = frt_runtime_builder_add_generic_stage(b, "send", FRT_EXECUTOR_OPAQUE, kSendRef, nullptr,
-                                               0) == 0 &&
-         frt_runtime_builder_add_generic_stage(b, "receive", FRT_EXECUTOR_OPAQUE, kReceiveRef,
-                                               after_send, 1) == 0;
+void add_stages(abi::MetadataBuilder& b, const link::wire::OpenReply& from, Published* self) {
+  if (!self->send_receive && from.stages.items.empty()) return;  // step only
+  if (self->send_receive) {
+    add_send_receive(b);
   } else {
     for (const link::wire::Stage& stage : from.stages.items) {
       std::array<uint32_t, 64> after{};
       for (uint16_t i = 0; i < stage.after.n; ++i) after[i] = stage.after.items[i].index;
-      ok = ok && frt_runtime_builder_add_generic_stage(b, std::string(stage.name.view()).c_str(),
-                                                       FRT_EXECUTOR_OPAQUE, stage.executor_ref,
-                                                       after.data(), stage.after.n) == 0;
+      b.stage(std::string(stage.name.view()).c_str(), stage.executor_ref,
+              std::span(after).first(stage.after.n));
     }
   }
-  return ok && frt_runtime_builder_set_generic_stage_runner(b, self, run_opaque) == 0;
+  b.runner(run_opaque, self);
 }
 
-bool describe(frt_runtime_builder b, const link::wire::OpenReply& from, Published* self) {
-  bool ok = b != nullptr;
-  for (const auto& [key, value] : identity_pairs(from.identity.view()))
-    ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
-  if (self->send_receive)
-    ok = ok && frt_runtime_builder_add_identity(b, "link_plan", "send_receive") == 0;
-  if (from.has_manifest != 0)
-    ok = ok && frt_runtime_builder_set_manifest(b, std::string(from.manifest.view()).c_str()) == 0;
-  return ok && add_ports(b, from) && add_stages(b, from, self->send_receive, self);
+void describe(abi::MetadataBuilder& b, const link::wire::OpenReply& from, Published* self) {
+  b.identities(identity_pairs(from.identity.view()));
+  if (self->send_receive) b.identity("link_plan", "send_receive");
+  if (from.has_manifest != 0) b.manifest(std::string(from.manifest.view()));
+  add_ports(b, from);
+  add_stages(b, from, self);
 }
 
 }  // namespace
@@ -257,7 +206,7 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
   published->send_receive = config.send_receive;
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
-  published->liveness = {1, sizeof(outrider_liveness_v1), published.get(), alive, generation};
+  published->liveness = liveness_table<device_of>(published.get());
   published->borrow = {1,        sizeof(outrider_borrow_v1), published.get(), lend_input, is_free,
                        wait_free};
   const link::wire::OpenReply& from = published->device->runtime();
@@ -272,12 +221,15 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
                       "link: plan send_receive needs a step, which the host's model has not; use "
                       "\"mirror\"");
   abi::MetadataBuilder builder;
-  if (!describe(builder.get(), from, published.get()))
-    return make_error(Code::kInvalid, "link: what the host describes is no valid runtime: %s",
-                      abi::builder_error(builder.get()));
-  const frt_model_runtime_verbs verbs = {
-      sizeof(frt_model_runtime_verbs),     0,         set_input, get_output, prepare,
-      from.has_step != 0 ? step : nullptr, last_error};
+  describe(builder, from, published.get());
+  if (!builder.ok()) return builder.refusal(Code::kInvalid, kNoRuntime);
+  const frt_model_runtime_verbs verbs = {sizeof(frt_model_runtime_verbs),
+                                         0,
+                                         Verbs::set_input,
+                                         Verbs::get_output,
+                                         prepare,
+                                         from.has_step != 0 ? Verbs::step : nullptr,
+                                         Verbs::last_error};
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status},
                                             {OUTRIDER_EXT_LIVENESS, 1, &published->liveness},
                                             {OUTRIDER_EXT_BORROW, 1, &published->borrow}};
@@ -291,7 +243,7 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
                       "link: the identity of the host's model cannot be mirrored exactly (it has "
                       "graphs, regions, or is longer than 65000 bytes)");
   }
-  self->begin();
+  self->upkeep.begin([device = self->device.get()] { device->upkeep(); });
   return made;
 }
 
