@@ -2,7 +2,9 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <filesystem>
 
+#include "base/json.h"
 #include "host/conform.h"
 #include "onnx/driving_support.h"
 #include "support/hot_counter.h"
@@ -420,6 +422,7 @@ TEST(DrivingHotPath, a_tick_takes_no_heap_no_lock_and_writes_nothing) {
 struct Small {
   int image_type = ::onnx::TensorProto::UINT8, scalar_type = ::onnx::TensorProto::FLOAT;
   bool half_output = false, extra = false;
+  int extra_type = ::onnx::TensorProto::FLOAT;
   std::string slices = R"({"hidden_state":[0,2],"lead_prob":[2,5]})";
   std::vector<std::pair<std::string, std::string>> more;
   ModelMaker make() const {
@@ -428,7 +431,7 @@ struct Small {
     m.input("features_buffer", {1, 2, 2}, scalar_type)
         .input("desire_pulse", {1, 2, 3}, scalar_type);
     m.input("traffic_convention", {1, 2}, scalar_type).input("action_t", {1, 2}, scalar_type);
-    if (extra) m.input("speed", {1});
+    if (extra) m.input("speed", {1}, extra_type);
     const int out_type = half_output ? ::onnx::TensorProto::FLOAT16 : ::onnx::TensorProto::FLOAT;
     std::vector<std::string> parts;
     const auto flat = [&](const std::string& name) {
@@ -510,6 +513,38 @@ TEST(DrivingGraphs, what_else_a_graph_reads_is_a_port) {
   ASSERT_EQ(p.stage("infer"), 0) << p.error();
   EXPECT_EQ(p.read("outputs")[62], 7.0f);
   EXPECT_EQ(ask(d, f).answer.status, uint32_t{OUTRIDER_DRIVING_OK});
+}
+
+TEST(DrivingGraphs, a_truth_value_is_0_or_1_as_for_a_plain_graph) {
+  Small small;
+  small.extra = true;
+  small.extra_type = ::onnx::TensorProto::BOOL;
+  const OnDisk disk(small.make());
+  for (const char* driving : {R"("driving":"on")", R"("driving":"off")"}) {
+    const Provider p(disk.config(driving));
+    ASSERT_TRUE(p.ok());
+    uint32_t port = 0;
+    while (std::string(p.get()->ports[port].name) != "speed") ++port;
+    const auto set = [&](uint8_t value) {
+      return p.get()->verbs.set_input(p.get()->self, port, &value, 1, -1);
+    };
+    EXPECT_EQ(set(2), FRT_ERR_INVALID) << driving;
+    EXPECT_EQ(p.error(), "speed: value 0 is 2, allowed are 0 and 1");
+    EXPECT_EQ(set(1), 0) << driving;
+  }
+}
+
+TEST(DrivingOpen, its_description_is_json_and_tells_the_files_words_and_size) {
+  Small small;
+  small.more = {{"model_checkpoint", "a \"name\"\n\\ gr\xC3\xBC\xC3\x9F"}};
+  const OnDisk disk(small.make());
+  const Provider p(disk.config());
+  ASSERT_TRUE(p.ok());
+  const auto manifest = Json::parse(p.get()->exp->manifest_json);
+  ASSERT_TRUE(manifest) << manifest.error().text;
+  EXPECT_EQ(manifest.value().find("checkpoint")->text(), small.more[0].second);
+  EXPECT_EQ(manifest.value().find("weights_bytes")->integer(),
+            static_cast<int64_t>(std::filesystem::file_size(disk.path())));
 }
 
 TEST(DrivingOpen, FC47_FC48_hostile_metadata_and_keys_are_refused_in_words) {

@@ -1,6 +1,4 @@
 // Inside a tick: inputs, the history, the graph, what is made of its outputs.
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 
 #include "providers/onnx/driving_runtime.h"
@@ -11,70 +9,18 @@ namespace outrider {
 
 using driving::Layout;
 
-Code DrivingRuntime::fail(Code code, const char* format, ...) noexcept {
-  va_list args;
-  va_start(args, format);
-  std::vsnprintf(error_, sizeof error_, format, args);
-  va_end(args);
-  return code;
-}
-
 // ---- ports --------------------------------------------------------------------------------------
 
 Code DrivingRuntime::set_input(uint32_t index, const void* data, uint64_t bytes) noexcept {
-  outputs_ready_ = false;
-  Code code = Code::kInvalid;
-  if (index >= ports_.size()) {
-    fail(code, "set_input: port %u does not exist; there are %zu", index, ports_.size());
-  } else if (!ports_[index].is_input) {
-    fail(code, "set_input: port %u (%s) is an output", index, ports_[index].name.c_str());
-  } else {
-    code = stage_port(ports_[index], data, bytes);
-    ports_[index].staged = code == Code::kOk;
-  }
-  if (code == Code::kOk)
-    error_[0] = 0;
-  else
-    counters_.refused_inputs.fetch_add(1, std::memory_order_relaxed);
-  return code;
-}
-
-Code DrivingRuntime::stage_port(PortInfo& port, const void* data, uint64_t bytes) noexcept {
-  if (data == nullptr || bytes != port.n_bytes)
-    return fail(Code::kInvalid, "%s: %llu bytes%s, wanted %zu", port.name.c_str(),
-                static_cast<unsigned long long>(bytes), data == nullptr ? " at NULL" : "",
-                port.n_bytes);
-  size_t at = 0;
-  double found = 0;
-  if (is_real(port.dtype) &&
-      !all_finite(port.dtype, static_cast<const std::byte*>(data), port.n_bytes, at, found))
-    return fail(Code::kInvalid, "%s: value %zu is %g, allowed are finite numbers",
-                port.name.c_str(), at, found);
-  if (port.n_bytes > 0) std::memcpy(port.data, data, port.n_bytes);
-  return Code::kOk;
+  return take_input(ports_, index, data, bytes, counters_.refused_inputs, [&](PortInfo& port) {
+    if (port.n_bytes > 0) std::memcpy(port.data, data, port.n_bytes);
+  });
 }
 
 Code DrivingRuntime::get_output(uint32_t index, void* out, uint64_t capacity,
                                 uint64_t* written) noexcept {
-  if (written == nullptr) return fail(Code::kInvalid, "get_output: written is NULL");
-  *written = 0;
-  if (index >= ports_.size())
-    return fail(Code::kInvalid, "get_output: port %u does not exist; there are %zu", index,
-                ports_.size());
-  const PortInfo& port = ports_[index];
-  if (port.is_input)
-    return fail(Code::kInvalid, "get_output: port %u (%s) is an input", index, port.name.c_str());
-  *written = port.n_bytes;
-  if (out == nullptr || capacity < port.n_bytes)
-    return fail(Code::kNoMemory, "%s: %zu bytes are needed, room for %llu", port.name.c_str(),
-                port.n_bytes, static_cast<unsigned long long>(out == nullptr ? 0 : capacity));
-  if (!outputs_ready_) {
-    *written = 0;
-    return fail(Code::kNotReady, "%s: run infer first", port.name.c_str());
-  }
-  std::memcpy(out, port.data, port.n_bytes);
-  error_[0] = 0;
-  return Code::kOk;
+  return give_output(ports_, index, out, capacity, written,
+                     [](const PortInfo& port) { return port.data; });
 }
 
 // ---- one frame ----------------------------------------------------------------------------------
@@ -125,10 +71,7 @@ bool DrivingRuntime::run_graph() noexcept {
 
 Code DrivingRuntime::infer() noexcept {
   outputs_ready_ = false;
-  for (const PortInfo& port : ports_)
-    if (port.is_input && !port.staged)
-      return fail(Code::kInvalid, "infer: port %s is not staged; set every input first",
-                  port.name.c_str());
+  if (const Code code = check_staged(ports_); code != Code::kOk) return code;
   const int64_t start_ns = clock_.now_ns();
   if (config_.desire == "level")
     pulse_->step(desire_, pulse_now_);
@@ -145,8 +88,7 @@ Code DrivingRuntime::infer() noexcept {
   outputs_ready_ = true;
   counters_.ns_infer.store(clock_.now_ns() - start_ns, std::memory_order_relaxed);
   counters_.runs.fetch_add(1, std::memory_order_relaxed);
-  error_[0] = 0;
-  return Code::kOk;
+  return succeed();
 }
 
 Code DrivingRuntime::publish() noexcept {
@@ -170,8 +112,7 @@ Code DrivingRuntime::reset() noexcept {
   pulse_->reset();
   if (action_) action_->reset();
   counters_.resets.fetch_add(1, std::memory_order_relaxed);
-  error_[0] = 0;
-  return Code::kOk;
+  return succeed();
 }
 
 Code DrivingRuntime::run_stage(uint32_t executor_ref) noexcept {
@@ -187,10 +128,6 @@ Code DrivingRuntime::run_stage(uint32_t executor_ref) noexcept {
 Code DrivingRuntime::step() noexcept {
   (void)reset();
   return run_stage(kInferRef);
-}
-
-Code DrivingRuntime::prepare_graph() noexcept {
-  return fail(Code::kUnsupported, "prepare: there are no graph variants");
 }
 
 // ---- the driving extension ----------------------------------------------------------------------
@@ -241,8 +178,7 @@ Code DrivingRuntime::frame(const outrider_driving_frame_v1* frame,
   counters_.ns_stage.store(staged_ns - start_ns, std::memory_order_relaxed);
   counters_.ns_infer.store(run_ns - start_ns, std::memory_order_relaxed);
   (finite ? counters_.runs : counters_.failed_runs).fetch_add(1, std::memory_order_relaxed);
-  error_[0] = 0;
-  return Code::kOk;
+  return succeed();
 }
 
 }  // namespace outrider

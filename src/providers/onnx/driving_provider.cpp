@@ -2,6 +2,7 @@
 #include "abi/provider.h"
 #include "outrider/ext/history.h"
 #include "providers/onnx/provider.h"
+#include "providers/onnx/values.h"
 
 namespace outrider {
 namespace {
@@ -77,37 +78,12 @@ void fill_extensions(Published& p) {
 
 // ---- descriptors --------------------------------------------------------------------------------
 
-uint32_t port_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return FRT_DTYPE_F32;
-    case DType::kF16:
-      return FRT_DTYPE_F16;
-    case DType::kBf16:
-      return FRT_DTYPE_BF16;
-    case DType::kI32:
-      return FRT_DTYPE_I32;
-    case DType::kI64:
-      return FRT_DTYPE_I64;
-    default:
-      return FRT_DTYPE_U8;
-  }
-}
-
 // Optional keys enter the identity when they can change a result and differ from their default.
 // How the key "driving" was answered is in it always: the ports follow from it.
-std::vector<std::pair<std::string, std::string>> identity_pairs(const DrivingRuntime& runtime) {
+IdentityPairs identity_pairs(const DrivingRuntime& runtime) {
   const OnnxOpenConfig& c = runtime.open_config();
   const OnnxOpenConfig defaults;
-  std::vector<std::pair<std::string, std::string>> pairs = {
-      {"provider", "outrider"},
-      {"model_family", "onnx"},
-      {"model_path", c.model_path},
-      {"weights_sha256", runtime.file().sha256},
-  };
-  if (!runtime.file().external_sha256.empty())
-    pairs.emplace_back("external_sha256", runtime.file().external_sha256);
-  pairs.emplace_back("backend", c.backend);
+  IdentityPairs pairs = file_identity(c, runtime.file());
   pairs.emplace_back("stage_plan", "reset_infer");
   pairs.emplace_back("driving",
                      runtime.spec().layout == driving::Layout::kQueued ? "queued" : "stateful");
@@ -128,25 +104,18 @@ std::vector<std::pair<std::string, std::string>> identity_pairs(const DrivingRun
   return pairs;
 }
 
-bool describe(frt_runtime_builder b, Published& published) {
+void describe(abi::MetadataBuilder& b, Published& published) {
   const DrivingRuntime& runtime = *published.runtime;
-  bool ok = b != nullptr;
-  for (const auto& [key, value] : identity_pairs(runtime))
-    ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
-  ok = ok && frt_runtime_builder_set_manifest(b, published.description.c_str()) == 0;
+  b.identities(identity_pairs(runtime));
+  b.manifest(published.description);
   for (const DrivingRuntime::PortInfo& port : runtime.ports())
-    ok = ok &&
-         frt_runtime_builder_add_port(
-             b, port.name.c_str(), port.is_action ? FRT_MODALITY_ACTION : FRT_MODALITY_TENSOR,
-             port_dtype(port.dtype), FRT_LAYOUT_FLAT, port.is_input ? FRT_PORT_IN : FRT_PORT_OUT,
-             FRT_UPDATE_STAGED, port.is_input ? 1 : 0, port.dims.data(),
-             static_cast<uint32_t>(port.dims.size()), 0, nullptr, 0, 0) == 0;
+    b.port({port.name, port.is_action ? FRT_MODALITY_ACTION : FRT_MODALITY_TENSOR,
+            port_dtype(port.dtype), FRT_LAYOUT_FLAT, port.is_input ? FRT_PORT_IN : FRT_PORT_OUT,
+            port.is_input ? 1u : 0u, port.dims});
   // The history is fresh at open: infer comes after reset in a whole tick, and may run without it.
-  ok = ok && frt_runtime_builder_add_generic_stage(b, "reset", FRT_EXECUTOR_OPAQUE,
-                                                   DrivingRuntime::kResetRef, nullptr, 0) == 0;
-  ok = ok && frt_runtime_builder_add_generic_stage(b, "infer", FRT_EXECUTOR_OPAQUE,
-                                                   DrivingRuntime::kInferRef, nullptr, 0) == 0;
-  return ok && frt_runtime_builder_set_generic_stage_runner(b, &published, Verbs::run_stage) == 0;
+  b.stage("reset", DrivingRuntime::kResetRef);
+  b.stage("infer", DrivingRuntime::kInferRef);
+  b.runner(Verbs::run_stage, &published);
 }
 
 }  // namespace
@@ -158,9 +127,7 @@ Result<frt_model_runtime_v1*> publish_driving_runtime(std::unique_ptr<DrivingRun
   published->spec_json = driving::spec_json(published->runtime->spec());
   fill_extensions(*published);
   abi::MetadataBuilder builder;
-  if (!describe(builder.get(), *published))
-    return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
-                      abi::builder_error(builder.get()));
+  describe(builder, *published);
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status},
                                             {OUTRIDER_EXT_HISTORY, 1, &published->history},
                                             {OUTRIDER_EXT_DRIVING, 1, &published->driving}};

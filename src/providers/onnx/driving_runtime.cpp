@@ -27,10 +27,6 @@ size_t bytes_of(DType dtype, const std::vector<int64_t>& dims) {
   return n;
 }
 
-bool has_port_type(DType dtype) {
-  return is_real(dtype) || dtype == DType::kU8 || dtype == DType::kI32 || dtype == DType::kI64;
-}
-
 }  // namespace
 
 bool is_driving(const OnnxOpenConfig& config, const OnnxFile& file) {
@@ -278,38 +274,26 @@ std::vector<const void*> DrivingRuntime::addresses() const {
 }
 
 std::string DrivingRuntime::describe() const {
-  const onnx::Plan& plan = *file_->plan;
   std::string parsed, unread;
   if (heads_) {
     for (const driving::HeadArray& array : heads_->arrays())
       if (!array.name.ends_with("_std")) parsed += (parsed.empty() ? "" : ",") + array.name;
     for (const std::string& head : heads_->unread()) unread += (unread.empty() ? "" : ",") + head;
   }
-  char numbers[600];
-  std::snprintf(
-      numbers, sizeof numbers,
-      "\"opset\":%lld,\"parameters\":%lld,\"steps\":%zu,\"gflop\":%.9g,\"arena_bytes\":%zu,"
-      "\"constant_bytes\":%zu,\"threads\":%d,\"frame_skip\":%lld,\"frames_bytes\":%lld,"
-      "\"packed_floats\":%lld,\"outputs\":%lld,\"hidden\":[%lld,%lld],\"states\":%zu",
-      static_cast<long long>(file_->opset), static_cast<long long>(file_->n_parameters),
-      plan.n_steps(), plan.flop() * 1e-9, plan.arena_bytes(), plan.constant_bytes(),
-      engine_.n_threads, static_cast<long long>(spec_.frame_skip),
-      static_cast<long long>(spec_.frames_bytes()), static_cast<long long>(spec_.n_packed()),
-      static_cast<long long>(spec_.n_outputs), static_cast<long long>(spec_.hidden.begin),
-      static_cast<long long>(spec_.hidden.end), states_.size());
-  const char* precision = onnx_precision(config_) == Precision::kBf16   ? "bf16"
-                          : onnx_precision(config_) == Precision::kInt8 ? "int8"
-                                                                        : "f32";
-  const char* layout = spec_.layout == Layout::kQueued ? "queued" : "stateful";
-  return std::string("{\"provider\":\"outrider\",\"model_family\":\"onnx\",\"units\":\"model\",") +
-         "\"driving\":\"" + layout + "\",\"model\":" + json_quoted(config_.model_path) +
-         ",\"precision\":\"" + precision + "\",\"kernel_table\":\"" + engine_.ops->kernel_table() +
-         "\"," + numbers + ",\"threads_note\":" + json_quoted(engine_.threads_note) +
+  char sizes[300];
+  std::snprintf(sizes, sizeof sizes,
+                ",\"frame_skip\":%lld,\"frames_bytes\":%lld,\"packed_floats\":%lld,"
+                "\"outputs\":%lld,\"hidden\":[%lld,%lld],\"states\":%zu",
+                static_cast<long long>(spec_.frame_skip),
+                static_cast<long long>(spec_.frames_bytes()),
+                static_cast<long long>(spec_.n_packed()), static_cast<long long>(spec_.n_outputs),
+                static_cast<long long>(spec_.hidden.begin),
+                static_cast<long long>(spec_.hidden.end), states_.size());
+  return "{" + graph_facts(config_, *file_, engine_) + ",\"driving\":\"" +
+         (spec_.layout == Layout::kQueued ? "queued" : "stateful") + "\"" + sizes +
          ",\"heads\":" + json_quoted(parsed) + ",\"unread_heads\":" + json_quoted(unread) +
          ",\"desire\":\"" + config_.desire + "\",\"action\":\"" + action_rule() +
-         "\",\"checkpoint\":" + json_quoted(spec_.checkpoint) +
-         ",\"dims\":" + json_quoted(config_.dims) +
-         ",\"producer\":" + json_quoted(file_->producer) + "}";
+         "\",\"checkpoint\":" + json_quoted(spec_.checkpoint) + "}";
 }
 
 }  // namespace outrider

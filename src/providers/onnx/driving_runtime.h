@@ -20,24 +20,21 @@
 #include "outrider/ext/driving.h"
 #include "providers/onnx/onnx_engine.h"
 #include "providers/onnx/onnx_files.h"
+#include "providers/onnx/port_face.h"
 
 namespace outrider {
 
 // Does this file open as a driving graph? By the key "driving"; "auto" looks at the file.
 bool is_driving(const OnnxOpenConfig& config, const OnnxFile& file);
 
-class DrivingRuntime {
+class DrivingRuntime : public PortFace {
  public:
   static constexpr uint32_t kResetRef = 4, kInferRef = 37;
 
-  struct PortInfo {
-    std::string name;
-    DType dtype = DType::kF32;
+  struct PortInfo : PortFacts {
     std::vector<int64_t> dims;
-    bool is_input = false, is_action = false;
+    bool is_action = false;
     std::byte* data = nullptr;  // where an input is kept, or an output comes from
-    size_t n_bytes = 0;
-    bool staged = false;  // mutable
   };
 
   // [setup] Takes all memory, warms up. Errors: those of read_spec() and of every part; kInvalid
@@ -50,8 +47,6 @@ class DrivingRuntime {
   Code get_output(uint32_t port, void* out, uint64_t capacity, uint64_t* written) noexcept;
   Code run_stage(uint32_t executor_ref) noexcept;
   Code step() noexcept;
-  Code prepare_graph() noexcept;  // no graph variants: always kUnsupported
-  const char* last_error() const noexcept { return error_; }
 
   // [hot] The driving extension: include/outrider/ext/driving.h.
   Code frame(const outrider_driving_frame_v1* frame, outrider_driving_answer_v1* answer) noexcept;
@@ -97,8 +92,6 @@ class DrivingRuntime {
                      bool is_input, std::byte* data);
   void warm_up();
 
-  Code fail(Code code, const char* format, ...) noexcept __attribute__((format(printf, 3, 4)));
-  Code stage_port(PortInfo& port, const void* data, uint64_t bytes) noexcept;
   Code infer() noexcept;
   void stage(const Inputs& in) noexcept;
   void settle_state() noexcept;
@@ -130,9 +123,7 @@ class DrivingRuntime {
 
   std::vector<PortInfo> ports_;
   MonotonicClock clock_;
-  bool outputs_ready_ = false;
   Counters counters_;
-  char error_[Error::kTextBytes] = {};
 };
 
 }  // namespace outrider

@@ -1,8 +1,10 @@
 #include "providers/onnx/onnx_engine.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/cpu_budget.h"
+#include "base/json_text.h"
 #include "kernels/cpu_ops.h"
 
 namespace outrider {
@@ -31,6 +33,27 @@ Result<OnnxEngine> make_onnx_engine(std::shared_ptr<const onnx::Plan> plan, int6
   if (!run) return run.error();
   engine.run = std::move(run.value());
   return engine;
+}
+
+std::string graph_facts(const OnnxOpenConfig& config, const OnnxFile& file,
+                        const OnnxEngine& engine) {
+  const onnx::Plan& plan = *file.plan;
+  char numbers[400];
+  std::snprintf(
+      numbers, sizeof numbers,
+      "\"opset\":%lld,\"parameters\":%lld,\"steps\":%zu,\"gflop\":%.9g,\"arena_bytes\":%zu,"
+      "\"constant_bytes\":%zu,\"weights_bytes\":%llu,\"threads\":%d",
+      static_cast<long long>(file.opset), static_cast<long long>(file.n_parameters), plan.n_steps(),
+      plan.flop() * 1e-9, plan.arena_bytes(), plan.constant_bytes(),
+      static_cast<unsigned long long>(file.n_bytes), engine.n_threads);
+  const char* precision = onnx_precision(config) == Precision::kBf16   ? "bf16"
+                          : onnx_precision(config) == Precision::kInt8 ? "int8"
+                                                                       : "f32";
+  return "\"provider\":\"outrider\",\"model_family\":\"onnx\",\"units\":\"model\",\"model\":" +
+         json_quoted(config.model_path) + ",\"precision\":\"" + precision +
+         "\",\"kernel_table\":\"" + engine.ops->kernel_table() + "\"," + numbers +
+         ",\"threads_note\":" + json_quoted(engine.threads_note) +
+         ",\"dims\":" + json_quoted(config.dims) + ",\"producer\":" + json_quoted(file.producer);
 }
 
 }  // namespace outrider

@@ -100,6 +100,18 @@ Result<std::shared_ptr<const OnnxFile>> load(const MappedFile& mapped,
 
 }  // namespace
 
+IdentityPairs file_identity(const OnnxOpenConfig& config, const OnnxFile& file) {
+  IdentityPairs pairs = {
+      {"provider", "outrider"},
+      {"model_family", "onnx"},
+      {"model_path", config.model_path},
+      {"weights_sha256", file.sha256},
+  };
+  if (!file.external_sha256.empty()) pairs.emplace_back("external_sha256", file.external_sha256);
+  pairs.emplace_back("backend", config.backend);
+  return pairs;
+}
+
 std::vector<driving::NamedShape> shapes_of(std::span<const onnx::Port> ports) {
   std::vector<driving::NamedShape> shapes;
   for (const onnx::Port& port : ports) {

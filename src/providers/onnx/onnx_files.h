@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mapped_file.h"
@@ -21,6 +22,10 @@ struct OnnxFile {
   // What the file and the plan say about themselves: for driving graphs.
   driving::GraphFacts facts;
 };
+
+using IdentityPairs = std::vector<std::pair<std::string, std::string>>;
+// What the identity of every runtime of a file begins with.
+IdentityPairs file_identity(const OnnxOpenConfig& config, const OnnxFile& file);
 
 std::vector<driving::NamedShape> shapes_of(std::span<const onnx::Port> ports);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <set>
@@ -15,12 +14,6 @@ namespace outrider {
 namespace {
 
 using onnx::TensorType;
-
-bool has_port_type(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16 ||
-         dtype == DType::kU8 || dtype == DType::kBool || dtype == DType::kI32 ||
-         dtype == DType::kI64;
-}
 
 }  // namespace
 
@@ -99,8 +92,10 @@ Result<void> OnnxRuntime::add_ports() {
                         from.name.c_str(), onnx::short_type_name(from.type.dtype));
     PortInfo port;
     port.name = from.name;
-    port.type = from.type;
+    port.dtype = from.type.dtype;
     port.is_input = is_input;
+    port.n_bytes = from.type.n_bytes();
+    port.type = from.type;
     port.index = index;
     port.frame = from.type.shape.rank() > 0 ? from.type.shape.back() : 1;
     ports_.push_back(std::move(port));
@@ -118,7 +113,7 @@ Result<void> OnnxRuntime::add_history() {
   if (config_.history == 1) return {};
   PortInfo* stacked = nullptr;
   for (PortInfo& port : ports_) {
-    if (!port.is_input || port.type.dtype != DType::kF32 || port.type.shape.rank() == 0) continue;
+    if (!port.is_input || port.dtype != DType::kF32 || port.type.shape.rank() == 0) continue;
     if (stacked != nullptr)
       return make_error(
           Code::kInvalid, "config: history is %lld, but inputs %s and %s could be the observation",
@@ -133,6 +128,7 @@ Result<void> OnnxRuntime::add_history() {
   stacked->stacked = true;
   stacked->frame /= config_.history;
   stacked->type.shape[stacked->type.shape.rank() - 1] = stacked->frame;
+  stacked->n_bytes = stacked->type.n_bytes();
   stacked->values.resize(static_cast<size_t>(stacked->type.shape.n_values()));
   return {};
 }
@@ -147,7 +143,7 @@ Result<void> OnnxRuntime::add_stats() {
       const std::string& name = entry.first;
       PortStats& numbers = entry.second;
       const auto port = std::ranges::find_if(ports_, [&](const PortInfo& p) {
-        return p.name == name && p.is_input == is_input && p.type.dtype == DType::kF32;
+        return p.name == name && p.is_input == is_input && p.dtype == DType::kF32;
       });
       if (port == ports_.end())
         return make_error(Code::kShape, "%s: there is no f32 %s port \"%s\"",
@@ -171,60 +167,18 @@ void OnnxRuntime::warm_up() {
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-Code OnnxRuntime::fail(Code code, const char* format, ...) noexcept {
-  va_list args;
-  va_start(args, format);
-  std::vsnprintf(error_, sizeof error_, format, args);
-  va_end(args);
-  return code;
-}
-
 Code OnnxRuntime::set_input(uint32_t index, const void* data, uint64_t bytes) noexcept {
-  outputs_ready_ = false;
-  Code code = Code::kInvalid;
-  if (index >= ports_.size()) {
-    fail(code, "set_input: port %u does not exist; there are %zu", index, ports_.size());
-  } else if (!ports_[index].is_input) {
-    fail(code, "set_input: port %u (%s) is an output", index, ports_[index].name.c_str());
-  } else {
-    code = stage(ports_[index], data, bytes);
-    ports_[index].staged = code == Code::kOk;
-  }
-  if (code == Code::kOk)
-    error_[0] = 0;
-  else
-    counters_.refused_inputs.fetch_add(1, std::memory_order_relaxed);
-  return code;
+  return take_input(ports_, index, data, bytes, counters_.refused_inputs,
+                    [&](PortInfo& port) { keep(port, data); });
 }
 
-Code OnnxRuntime::stage(PortInfo& port, const void* data, uint64_t bytes) noexcept {
-  const size_t wanted = port.type.n_bytes();
-  if (data == nullptr || bytes != wanted)
-    return fail(Code::kInvalid, "%s: %llu bytes%s, wanted %zu", port.name.c_str(),
-                static_cast<unsigned long long>(bytes), data == nullptr ? " at NULL" : "", wanted);
-  if (const Code code = check_values(port, data); code != Code::kOk) return code;
+void OnnxRuntime::keep(PortInfo& port, const void* data) noexcept {
   auto* to = port.stacked ? reinterpret_cast<std::byte*>(port.values.data())
                           : run_->input(port.index).data();
-  std::memcpy(to, data, wanted);
+  if (port.n_bytes > 0) std::memcpy(to, data, port.n_bytes);
   if (port.has_stats)
-    normalise(port, reinterpret_cast<float*>(to), static_cast<int64_t>(wanted / sizeof(float)));
-  return Code::kOk;
-}
-
-Code OnnxRuntime::check_values(const PortInfo& port, const void* data) noexcept {
-  const auto* bytes = static_cast<const std::byte*>(data);
-  const size_t n_bytes = port.type.n_bytes();
-  size_t at = 0;
-  double found = 0;
-  if (is_real(port.type.dtype) && !all_finite(port.type.dtype, bytes, n_bytes, at, found))
-    return fail(Code::kInvalid, "%s: value %zu is %g, allowed are finite numbers",
-                port.name.c_str(), at, found);
-  if (port.type.dtype == DType::kBool)
-    for (at = 0; at < n_bytes; ++at)
-      if (static_cast<uint8_t>(bytes[at]) > 1)
-        return fail(Code::kInvalid, "%s: value %zu is %d, allowed are 0 and 1", port.name.c_str(),
-                    at, static_cast<int>(bytes[at]));
-  return Code::kOk;
+    normalise(port, reinterpret_cast<float*>(to),
+              static_cast<int64_t>(port.n_bytes / sizeof(float)));
 }
 
 void OnnxRuntime::normalise(const PortInfo& port, float* x, int64_t n) noexcept {
@@ -250,8 +204,7 @@ Code OnnxRuntime::reset() noexcept {
   for (const Pair& pair : pairs_) std::ranges::fill(run_->input(pair.input), std::byte{0});
   history_filled_ = false;
   counters_.resets.fetch_add(1, std::memory_order_relaxed);
-  error_[0] = 0;
-  return Code::kOk;
+  return succeed();
 }
 
 // Oldest frame first. After a reset the first frame stands for all before it.
@@ -270,11 +223,11 @@ void OnnxRuntime::push_history(PortInfo& port) noexcept {
 
 Code OnnxRuntime::check_outputs() noexcept {
   for (const PortInfo& port : ports_) {
-    if (port.is_input || !is_real(port.type.dtype)) continue;
+    if (port.is_input || !is_real(port.dtype)) continue;
     const auto out = run_->output(port.index);
     size_t at = 0;
     double found = 0;
-    if (all_finite(port.type.dtype, out.data(), out.size(), at, found)) continue;
+    if (all_finite(port.dtype, out.data(), out.size(), at, found)) continue;
     counters_.nonfinite_outputs.fetch_add(1, std::memory_order_relaxed);
     return fail(Code::kFailed,
                 "infer: value %zu of %s is %g and nothing is delivered; the state stays as it was; "
@@ -287,10 +240,7 @@ Code OnnxRuntime::check_outputs() noexcept {
 Code OnnxRuntime::infer() noexcept {
   outputs_ready_ = false;
   const int64_t start_ns = clock_.now_ns();
-  for (PortInfo& port : ports_)
-    if (port.is_input && !port.staged)
-      return fail(Code::kInvalid, "infer: port %s is not staged; set every input first",
-                  port.name.c_str());
+  if (const Code code = check_staged(ports_); code != Code::kOk) return code;
   for (PortInfo& port : ports_)
     if (port.stacked) push_history(port);
   run_->run();
@@ -314,8 +264,7 @@ Code OnnxRuntime::infer() noexcept {
   outputs_ready_ = true;
   counters_.ns_infer.store(clock_.now_ns() - start_ns, std::memory_order_relaxed);
   counters_.runs.fetch_add(1, std::memory_order_relaxed);
-  error_[0] = 0;
-  return Code::kOk;
+  return succeed();
 }
 
 Code OnnxRuntime::run_stage(uint32_t executor_ref) noexcept {
@@ -333,34 +282,12 @@ Code OnnxRuntime::step() noexcept {
   return run_stage(kInferRef);
 }
 
-Code OnnxRuntime::prepare_graph() noexcept {
-  return fail(Code::kUnsupported, "prepare: there are no graph variants");
-}
-
 Code OnnxRuntime::get_output(uint32_t index, void* out, uint64_t capacity,
                              uint64_t* written) noexcept {
-  if (written == nullptr) return fail(Code::kInvalid, "get_output: written is NULL");
-  *written = 0;
-  if (index >= ports_.size())
-    return fail(Code::kInvalid, "get_output: port %u does not exist; there are %zu", index,
-                ports_.size());
-  const PortInfo& port = ports_[index];
-  if (port.is_input)
-    return fail(Code::kInvalid, "get_output: port %u (%s) is an input", index, port.name.c_str());
-  const size_t n_bytes = port.type.n_bytes();
-  *written = n_bytes;
-  if (out == nullptr || capacity < n_bytes)
-    return fail(Code::kNoMemory, "%s: %zu bytes are needed, room for %llu", port.name.c_str(),
-                n_bytes, static_cast<unsigned long long>(out == nullptr ? 0 : capacity));
-  if (!outputs_ready_) {
-    *written = 0;
-    return fail(Code::kNotReady, "%s: run infer first", port.name.c_str());
-  }
-  const void* from = port.has_stats ? static_cast<const void*>(port.values.data())
-                                    : run_->output(port.index).data();
-  if (n_bytes > 0) std::memcpy(out, from, n_bytes);
-  error_[0] = 0;
-  return Code::kOk;
+  return give_output(ports_, index, out, capacity, written, [&](const PortInfo& port) {
+    return port.has_stats ? static_cast<const void*>(port.values.data())
+                          : run_->output(port.index).data();
+  });
 }
 
 // ---- status -------------------------------------------------------------------------------------
@@ -371,25 +298,10 @@ std::string OnnxRuntime::describe() const {
   for (const Pair& p : pairs_)
     pairs += (pairs.empty() ? "" : ",") + plan.inputs()[p.input].name + ":" +
              plan.outputs()[p.output].name;
-  char numbers[400];
-  std::snprintf(
-      numbers, sizeof numbers,
-      "\"opset\":%lld,\"parameters\":%lld,\"steps\":%zu,\"gflop\":%.9g,\"arena_bytes\":%zu,"
-      "\"constant_bytes\":%zu,\"weights_bytes\":%llu,\"threads\":%d,\"history\":%lld",
-      static_cast<long long>(file_->opset), static_cast<long long>(file_->n_parameters),
-      plan.n_steps(), plan.flop() * 1e-9, plan.arena_bytes(), plan.constant_bytes(),
-      static_cast<unsigned long long>(file_->n_bytes), engine_.n_threads,
-      static_cast<long long>(config_.history));
-  const char* precision = onnx_precision(config_) == Precision::kBf16   ? "bf16"
-                          : onnx_precision(config_) == Precision::kInt8 ? "int8"
-                                                                        : "f32";
-  return "{\"provider\":\"outrider\",\"model_family\":\"onnx\",\"units\":\"model\",\"model\":" +
-         json_quoted(config_.model_path) + ",\"precision\":\"" + precision +
-         "\",\"kernel_table\":\"" + engine_.ops->kernel_table() + "\"," + numbers +
-         ",\"threads_note\":" + json_quoted(engine_.threads_note) +
-         ",\"dims\":" + json_quoted(config_.dims) + ",\"state_pairs\":" + json_quoted(pairs) +
-         ",\"statistics\":\"" + (stats_sha256_.empty() ? "none" : stats_sha256_) +
-         "\",\"producer\":" + json_quoted(file_->producer) + "}";
+  return "{" + graph_facts(config_, *file_, engine_) +
+         ",\"history\":" + std::to_string(config_.history) +
+         ",\"state_pairs\":" + json_quoted(pairs) + ",\"statistics\":\"" +
+         (stats_sha256_.empty() ? "none" : stats_sha256_) + "\"}";
 }
 
 }  // namespace outrider

@@ -12,27 +12,24 @@
 #include "onnx/plan.h"
 #include "providers/onnx/onnx_engine.h"
 #include "providers/onnx/onnx_files.h"
+#include "providers/onnx/port_face.h"
 #include "providers/onnx/stats.h"
 
 namespace outrider {
 
-class OnnxRuntime {
+class OnnxRuntime : public PortFace {
  public:
   // Private numbers of the stages; a host passes what the plan publishes.
   static constexpr uint32_t kResetRef = 4, kInferRef = 37;
 
-  struct PortInfo {
-    std::string name;
+  struct PortInfo : PortFacts {
     onnx::TensorType type;
-    bool is_input = false;
     size_t index = 0;  // of the plan's input or output
     bool has_stats = false;
     PortStats stats;
-    int64_t frame = 0;     // values of the last dimension as the port has it
-    bool stacked = false;  // the model reads `history` frames of it
-    // Mutable:
-    bool staged = false;
-    std::vector<float> values;  // of a stacked input: the newest frame; of a scaled output
+    int64_t frame = 0;          // values of the last dimension as the port has it
+    bool stacked = false;       // the model reads `history` frames of it
+    std::vector<float> values;  // mutable: a stacked input's newest frame, a scaled output's values
   };
 
   // [setup] Takes all memory, warms up. Errors: those of every part.
@@ -45,8 +42,6 @@ class OnnxRuntime {
   Code get_output(uint32_t port, void* out, uint64_t capacity, uint64_t* written) noexcept;
   Code run_stage(uint32_t executor_ref) noexcept;
   Code step() noexcept;
-  Code prepare_graph() noexcept;  // no graph variants: always kUnsupported
-  const char* last_error() const noexcept { return error_; }
 
   // Facts for descriptors, identity and status.
   const OnnxOpenConfig& open_config() const { return config_; }
@@ -73,9 +68,7 @@ class OnnxRuntime {
   Result<void> add_stats();
   Result<void> add_history();
   void warm_up();
-  Code fail(Code code, const char* format, ...) noexcept __attribute__((format(printf, 3, 4)));
-  Code stage(PortInfo& port, const void* data, uint64_t bytes) noexcept;
-  Code check_values(const PortInfo& port, const void* data) noexcept;
+  void keep(PortInfo& port, const void* data) noexcept;
   void normalise(const PortInfo& port, float* x, int64_t n) noexcept;
   void push_history(PortInfo& port) noexcept;
   Code reset() noexcept;
@@ -90,9 +83,8 @@ class OnnxRuntime {
   std::vector<Pair> pairs_;
   std::string stats_sha256_;
   MonotonicClock clock_;
-  bool outputs_ready_ = false, history_filled_ = false;
+  bool history_filled_ = false;
   Counters counters_;
-  char error_[Error::kTextBytes] = {};
 };
 
 }  // namespace outrider

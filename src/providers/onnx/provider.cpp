@@ -3,6 +3,7 @@
 #include "abi/guard.h"
 #include "abi/provider.h"
 #include "outrider/ext/history.h"
+#include "providers/onnx/values.h"
 
 namespace outrider {
 namespace {
@@ -48,23 +49,6 @@ const char* status_describe(void* self) {
 
 // ---- descriptors --------------------------------------------------------------------------------
 
-uint32_t port_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return FRT_DTYPE_F32;
-    case DType::kF16:
-      return FRT_DTYPE_F16;
-    case DType::kBf16:
-      return FRT_DTYPE_BF16;
-    case DType::kI32:
-      return FRT_DTYPE_I32;
-    case DType::kI64:
-      return FRT_DTYPE_I64;
-    default:
-      return FRT_DTYPE_U8;  // a truth value is a byte, 0 or 1
-  }
-}
-
 // What a graph calls its actions is a port of actions; everything else is a plain array.
 uint32_t port_modality(const OnnxRuntime::PortInfo& port) {
   const bool action = !port.is_input && port.type.dtype == DType::kF32 &&
@@ -73,18 +57,10 @@ uint32_t port_modality(const OnnxRuntime::PortInfo& port) {
 }
 
 // Optional keys enter the identity when they can change a result and differ from their default.
-std::vector<std::pair<std::string, std::string>> identity_pairs(const OnnxRuntime& runtime) {
+IdentityPairs identity_pairs(const OnnxRuntime& runtime) {
   const OnnxOpenConfig& c = runtime.open_config();
   const OnnxOpenConfig defaults;
-  std::vector<std::pair<std::string, std::string>> pairs = {
-      {"provider", "outrider"},
-      {"model_family", "onnx"},
-      {"model_path", c.model_path},
-      {"weights_sha256", runtime.file().sha256},
-  };
-  if (!runtime.file().external_sha256.empty())
-    pairs.emplace_back("external_sha256", runtime.file().external_sha256);
-  pairs.emplace_back("backend", c.backend);
+  IdentityPairs pairs = file_identity(c, runtime.file());
   pairs.emplace_back("stage_plan", runtime.stateful() ? "reset_infer" : "full");
   if (c.precision != defaults.precision) pairs.emplace_back("precision", c.precision);
   if (!c.dims.empty()) pairs.emplace_back("dims", c.dims);
@@ -94,27 +70,24 @@ std::vector<std::pair<std::string, std::string>> identity_pairs(const OnnxRuntim
   return pairs;
 }
 
-bool describe(frt_runtime_builder b, Published& published) {
+void describe(abi::MetadataBuilder& b, Published& published) {
   const OnnxRuntime& runtime = *published.runtime;
-  bool ok = b != nullptr;
-  for (const auto& [key, value] : identity_pairs(runtime))
-    ok = ok && frt_runtime_builder_add_identity(b, key.c_str(), value.c_str()) == 0;
-  ok = ok && frt_runtime_builder_set_manifest(b, published.description.c_str()) == 0;
+  b.identities(identity_pairs(runtime));
+  b.manifest(published.description);
   for (const OnnxRuntime::PortInfo& port : runtime.ports()) {
     const auto dims = port.type.shape.dims();
-    ok = ok && frt_runtime_builder_add_port(
-                   b, port.name.c_str(), port_modality(port), port_dtype(port.type.dtype),
-                   FRT_LAYOUT_FLAT, port.is_input ? FRT_PORT_IN : FRT_PORT_OUT, FRT_UPDATE_STAGED,
-                   port.is_input ? 1 : 0, dims.data(), static_cast<uint32_t>(dims.size()), 0,
-                   nullptr, 0, 0) == 0;
+    b.port({port.name,
+            port_modality(port),
+            port_dtype(port.type.dtype),
+            FRT_LAYOUT_FLAT,
+            port.is_input ? FRT_PORT_IN : FRT_PORT_OUT,
+            port.is_input ? 1u : 0u,
+            {dims.begin(), dims.end()}});
   }
   // The state is fresh at open: infer comes after reset in a whole tick, and may run without it.
-  if (runtime.stateful())
-    ok = ok && frt_runtime_builder_add_generic_stage(b, "reset", FRT_EXECUTOR_OPAQUE,
-                                                     OnnxRuntime::kResetRef, nullptr, 0) == 0;
-  ok = ok && frt_runtime_builder_add_generic_stage(b, "infer", FRT_EXECUTOR_OPAQUE,
-                                                   OnnxRuntime::kInferRef, nullptr, 0) == 0;
-  return ok && frt_runtime_builder_set_generic_stage_runner(b, &published, Verbs::run_stage) == 0;
+  if (runtime.stateful()) b.stage("reset", OnnxRuntime::kResetRef);
+  b.stage("infer", OnnxRuntime::kInferRef);
+  b.runner(Verbs::run_stage, &published);
 }
 
 }  // namespace
@@ -126,9 +99,7 @@ Result<frt_model_runtime_v1*> publish_onnx_runtime(std::unique_ptr<OnnxRuntime> 
   published->status = {1, sizeof(outrider_status_v1), published.get(), status_read,
                        status_describe};
   abi::MetadataBuilder builder;
-  if (!describe(builder.get(), *published))
-    return make_error(Code::kNoMemory, "open: the runtime description was refused: %s",
-                      abi::builder_error(builder.get()));
+  describe(builder, *published);
   published->history = {1, sizeof(outrider_history_v1), published.get(), history_reset};
   const abi::ExtensionTable extensions[] = {{OUTRIDER_EXT_STATUS, 1, &published->status},
                                             {OUTRIDER_EXT_HISTORY, 1, &published->history}};

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "onnx/model.h"
+#include "outrider/frt_v1.h"
 
 namespace outrider {
 namespace {
@@ -23,6 +24,28 @@ template <class T>
 }
 
 }  // namespace
+
+bool has_port_type(DType dtype) {
+  return is_real(dtype) || dtype == DType::kU8 || dtype == DType::kBool || dtype == DType::kI32 ||
+         dtype == DType::kI64;
+}
+
+uint32_t port_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return FRT_DTYPE_F32;
+    case DType::kF16:
+      return FRT_DTYPE_F16;
+    case DType::kBf16:
+      return FRT_DTYPE_BF16;
+    case DType::kI32:
+      return FRT_DTYPE_I32;
+    case DType::kI64:
+      return FRT_DTYPE_I64;
+    default:
+      return FRT_DTYPE_U8;  // a truth value is a byte, 0 or 1
+  }
+}
 
 bool is_real(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16;
