@@ -33,6 +33,8 @@ constexpr ConfigKey kKeys[] = {
     {"precision", "\"auto\"", "\"auto\", \"f32\", \"bf16\", \"int8\" or \"stored\"", true},
     {"plan", "\"staged\"", "\"staged\" (reset, prefill, decode) or \"infer\"", true},
     {"reuse", "\"off\"", "\"on\" or \"off\": keep what a new prompt shares with the last", true},
+    {"kv_precision", "\"auto\"",
+     "\"auto\" or \"int8\": keys and values of what was read, in about half the memory", true},
     {"pin_threads", "\"off\"", "\"on\" or \"off\": each compute thread on a CPU of its own", true},
     {"rt_priority", "0", "real-time priority of the compute threads, 1 to 99; 0: none", false},
     {"cache_dir", "\"\"", "folder for digests; empty: none", true},

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "kernels/kv_cache.h"
+#include "kernels/kv_cache_q8.h"
 #include "kernels/linear.h"
 
 namespace outrider {
@@ -23,9 +24,9 @@ int64_t round_up(int64_t n, int64_t to) {
 
 // One thread's scratch, byte offsets. Sized for f32, which bf16 does not exceed.
 struct ScratchPlan {
-  size_t queries, scores, weights, sums, pair, total;
+  size_t queries, scores, weights, sums, pair, keys, values, total;
 
-  explicit ScratchPlan(int64_t max_head_dim) {
+  ScratchPlan(int64_t max_head_dim, bool eight_bits) {
     const int64_t dim = round_up(max_head_dim, kPanelLanes);
     size_t at = 0;
     const auto take = [&](int64_t floats) {
@@ -38,6 +39,8 @@ struct ScratchPlan {
     weights = take(kTileMaxRows * kAttentionBlockKeys);
     sums = take(kBlockRows * dim);
     pair = take(dim);
+    keys = take(eight_bits ? kAttentionBlockKeys * dim : 0);
+    values = take(eight_bits ? kAttentionBlockKeys * dim : 0);
     total = (at + 4095) / 4096 * 4096;
   }
 };
@@ -67,13 +70,14 @@ struct AttentionRunner::Job {
   }
 };
 
-Result<void> AttentionRunner::reserve(int64_t max_keys, int32_t max_head_dim) {
+Result<void> AttentionRunner::reserve(int64_t max_keys, int32_t max_head_dim, bool eight_bits) {
   if (max_keys < 0 || max_keys > kAttentionMaxKeys || max_head_dim < 0)
     return make_error(Code::kNoMemory, "kernels: attention over %lld keys, at most %d are allowed",
                       static_cast<long long>(max_keys), static_cast<int>(kAttentionMaxKeys));
   max_keys_ = std::max(max_keys, max_keys_);
   max_head_dim_ = std::max(max_head_dim, max_head_dim_);
-  thread_bytes_ = ScratchPlan(max_head_dim_).total;
+  eight_bits_ = eight_bits_ || eight_bits;
+  thread_bytes_ = ScratchPlan(max_head_dim_, eight_bits_).total;
   return scratch_.reserve(thread_bytes_ * static_cast<size_t>(pool_.n_threads()));
 }
 
@@ -85,6 +89,7 @@ void AttentionRunner::run(const AttentionArgs& args, const KvCache& cache) noexc
   OUTRIDER_ASSERT(args.out.rows == args.q.rows && args.out.cols == args.q.cols);
   OUTRIDER_ASSERT(args.out.data != args.q.data || args.q.rows == 0);
   OUTRIDER_ASSERT(args.scale > 0);
+  OUTRIDER_ASSERT(cache.type != DType::kQ8_0 || eight_bits_);
   if (args.q.rows == 0) return;
   constexpr float kLog2E = 1.44269504088896341f;
   OUTRIDER_ASSERT(args.soft_cap >= 0);
@@ -101,7 +106,9 @@ class AttentionRunner::Block {
         int64_t n_rows, std::byte* scratch, const ScratchPlan& plan)
       : table_(table),
         job_(job),
-        head_(head_of(job.cache, kv_head)),
+        wide_keys_(reinterpret_cast<float*>(scratch + plan.keys)),
+        wide_values_(reinterpret_cast<float*>(scratch + plan.values)),
+        head_(eight_bits(job) ? widened() : head_of(job.cache, kv_head)),
         kv_head_(kv_head),
         first_row_(first_row),
         tiles_(n_rows, table.max_rows),
@@ -129,11 +136,29 @@ class AttentionRunner::Block {
     std::fill_n(largest_, kBlockRows, -std::numeric_limits<float>::infinity());
     std::fill_n(sum_, kBlockRows, 0.0f);
     for (int64_t key = 0; key < n_keys; key += kAttentionBlockKeys)
-      add_keys(key, std::min(kAttentionBlockKeys, n_keys - key));
+      if (anybody_sees(key)) add_keys(key, std::min(kAttentionBlockKeys, n_keys - key));
     for (int64_t i = 0; i < tiles_.n_tiles; ++i) finish(i);
   }
 
  private:
+  static bool eight_bits(const Job& job) { return job.cache.type == DType::kQ8_0; }
+  // One block of keys in f32, where every block of an 8-bit cache is put in turn.
+  HeadCache widened() const {
+    const int64_t panel = kPanelLanes * int64_t{sizeof(float)};
+    return {reinterpret_cast<std::byte*>(wide_keys_), reinterpret_cast<std::byte*>(wide_values_),
+            job_.cache.head_dim * panel, kAttentionBlockKeys * panel};
+  }
+  void widen(int64_t key, int64_t n) noexcept {
+    kv_q8_widen_keys(job_.cache, kv_head_, key, n, table_, wide_keys_);
+    kv_q8_widen_values(job_.cache, kv_head_, key, n, kAttentionBlockKeys, table_, wide_values_);
+  }
+  // Where a block begins in what head_ points to.
+  int64_t offset(int64_t key) const { return eight_bits(job_) ? 0 : key; }
+  bool anybody_sees(int64_t key) const {
+    for (int64_t i = 0; i < tiles_.n_tiles; ++i)
+      if (keys_of(i) > key && first_block(i) <= key) return true;
+    return false;
+  }
   int64_t row(int64_t tile, int64_t r) const { return first_row_ + tiles_.first(tile) + r; }
   // Keys that some row of a tile sees.
   int64_t keys_of(int64_t tile) const {
@@ -172,6 +197,7 @@ class AttentionRunner::Block {
 
   // Keys [key, key + n): a block.
   void add_keys(int64_t key, int64_t n) noexcept {
+    if (eight_bits(job_)) widen(key, n);
     const bool odd = bf16_ && n % 2 == 1;
     if (odd) take_last_value(key + n - 1);
     for (int64_t i = 0; i < tiles_.n_tiles; ++i) {
@@ -184,7 +210,7 @@ class AttentionRunner::Block {
 
   // scores = q k^T
   void score(int64_t tile, int64_t key, int64_t n) noexcept {
-    const std::byte* keys = head_.keys + key / kPanelLanes * head_.key_panel;
+    const std::byte* keys = head_.keys + offset(key) / kPanelLanes * head_.key_panel;
     run_tiles(table_, format_, queries(tile), tiles_.rows(tile), keys, head_.key_panel,
               (n + kPanelLanes - 1) / kPanelLanes, n_k_, scores_, kAttentionBlockKeys, false,
               queries(tile), keys);
@@ -226,7 +252,7 @@ class AttentionRunner::Block {
   void add_values(int64_t tile, int64_t key, int64_t n, bool with_last) noexcept {
     const int64_t n_rows = tiles_.rows(tile), n_panels = value_stride_ / kPanelLanes;
     const bool more = key > first_block(tile);
-    const std::byte* values = head_.values + key * kPanelLanes * w_bytes_;
+    const std::byte* values = head_.values + offset(key) * kPanelLanes * w_bytes_;
     if (n > 0)
       run_tiles(table_, format_, weights_, n_rows, values, head_.value_panel, n_panels, n,
                 sums(tile), value_stride_, more, weights_, values);
@@ -263,6 +289,7 @@ class AttentionRunner::Block {
 
   const KernelTable& table_;
   const Job& job_;
+  float *const wide_keys_, *const wide_values_;  // of an 8-bit cache
   const HeadCache head_;
   const int64_t kv_head_, first_row_;
   const RowTiles tiles_;
@@ -281,7 +308,7 @@ void AttentionRunner::work(const Job& job, int thread_index) noexcept {
   const Range share =
       part_of(job.rows_per_head * job.cache.n_kv_heads, thread_index, pool_.n_threads());
   std::byte* scratch = scratch_.data() + thread_bytes_ * static_cast<size_t>(thread_index);
-  const ScratchPlan plan(max_head_dim_);
+  const ScratchPlan plan(max_head_dim_, eight_bits_);
   for (int64_t row = share.first; row < share.last;) {
     const int64_t kv_head = row / job.rows_per_head, first = row % job.rows_per_head;
     const int64_t run = std::min(share.last - row, job.rows_per_head - first);

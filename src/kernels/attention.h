@@ -8,7 +8,8 @@
 // for any number of threads and any rows beside it.
 //
 // Products are the tiles of `linear`. With a bf16 cache queries and weights are rounded to bf16;
-// the sum of weights is that of the unrounded ones.
+// the sum of weights is that of the unrounded ones. A cache in 8 bits is widened to f32 block by
+// block, once for all rows of a pass, and multiplied as an f32 one.
 #pragma once
 #include "kernels/kernel_table.h"
 #include "kernels/scratch.h"
@@ -24,7 +25,8 @@ class AttentionRunner {
   AttentionRunner(const KernelTable& table, ThreadPool& pool) : table_(table), pool_(pool) {}
 
   // [setup] Errors: kNoMemory.
-  Result<void> reserve(int64_t max_keys, int32_t max_head_dim);
+  // eight_bits: caches of type kQ8_0 will come.
+  Result<void> reserve(int64_t max_keys, int32_t max_head_dim, bool eight_bits);
   // [hot] A row that sees no key gives zeros. A masked key within n_keys must hold finite values
   // (it enters the sum with weight zero).
   void run(const AttentionArgs& args, const KvCache& cache) noexcept;
@@ -40,6 +42,7 @@ class AttentionRunner {
   size_t thread_bytes_ = 0;
   int64_t max_keys_ = 0;
   int32_t max_head_dim_ = 0;
+  bool eight_bits_ = false;
 };
 
 }  // namespace outrider

@@ -66,7 +66,7 @@ class CpuOps final : public Ops {
   Result<void> reserve(const OpsLimits& limits) override {
     OUTRIDER_TRY(linear_.reserve(limits.max_rows, limits.max_in));
     OUTRIDER_TRY(right_.reserve(static_cast<size_t>(limits.max_right) * sizeof(float)));
-    return attention_.reserve(limits.max_keys, limits.max_head_dim);
+    return attention_.reserve(limits.max_keys, limits.max_head_dim, limits.kv_8bit);
   }
 
   int n_threads() const override { return pool_->n_threads(); }

@@ -119,6 +119,9 @@ struct KernelTable {
   // n_k values of k of one panel in kTileF16 or kTileBf16 to [k][16] f32: the same numbers.
   void (*widen_panel)(int32_t format, const void* panel, int64_t n_k, float* out);
 
+  // out[k][l] = q[k][l] * scale, 16 values a row: scale[k] with per_row, else scale[l].
+  void (*widen_int8)(const int8_t* q, const float* scale, int32_t per_row, int64_t n_k, float* out);
+
   // Activations of n_rows rows, columns [0, n_k), to packed [k][r] (see above). round: to bfloat16
   // first (nearest even). An odd n_k is padded with a zero k when the layout is in pairs
   // (pack_bf16) or when pad is set (pack_f32).

@@ -89,6 +89,10 @@ inline float v_largest(vf v) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
+inline vf v_load_i8(const int8_t* p) {
+  return _mm256_cvtepi32_ps(
+      _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
 inline vf v_load_f16(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
@@ -189,6 +193,7 @@ const KernelTable kAvx2Table = {
      OUTRIDER_INT8_TILES},
     6,
     widen_panel,
+    widen_int8,
     pack_f32,
     pack_bf16,
     amax_row,

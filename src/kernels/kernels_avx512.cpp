@@ -82,6 +82,10 @@ inline vf v_from_sums(const int32_t* sums, const int32_t* less) {
   if (less) v = _mm512_sub_epi32(v, _mm512_loadu_si512(less));
   return _mm512_cvtepi32_ps(v);
 }
+inline vf v_load_i8(const int8_t* p) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
 inline vf v_load_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
@@ -167,6 +171,7 @@ const KernelTable kAvx512Table = {
      OUTRIDER_INT8_TILES},
     14,
     widen_panel,
+    widen_int8,
     pack_f32,
     pack_bf16,
     amax_row,

@@ -93,6 +93,12 @@ inline vf v_from_sums(const int32_t* sums, const int32_t* less) {
   if (less) v = vsubq_s32(v, vld1q_s32(less));
   return vcvtq_f32_s32(v);
 }
+inline vf v_load_i8(const int8_t* p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, sizeof four);
+  const int16x8_t wide = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+}
 inline vf v_load_f16(const uint16_t* p) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
@@ -180,6 +186,7 @@ const KernelTable kNeonTable = {
      OUTRIDER_INT8_TILES},
     5,
     widen_panel,
+    widen_int8,
     pack_f32,
     pack_bf16,
     amax_row,

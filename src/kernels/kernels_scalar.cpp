@@ -87,6 +87,13 @@ void widen_panel(int32_t format, const void* panel, int64_t n_k, float* out) {
                                                        : weight_at<kTileBf16>(panel, k, lane);
 }
 
+void widen_int8(const int8_t* q, const float* scale, int32_t per_row, int64_t n_k, float* out) {
+  for (int64_t k = 0; k < n_k; ++k)
+    for (int lane = 0; lane < kPanelLanes; ++lane)
+      out[k * kPanelLanes + lane] =
+          static_cast<float>(q[k * kPanelLanes + lane]) * scale[per_row ? k : lane];
+}
+
 void pack_f32(const float* const* rows, int32_t n_rows, int64_t n_k, int32_t round, int32_t pad,
               float* out) {
   for (int64_t k = 0; k < n_k; ++k)
@@ -290,6 +297,7 @@ const KernelTable kScalarTable = {
      {{tile_int8<1>, tile_int8<2>, tile_int8<3>, tile_int8<4>}, {}, {}, {}}},
     4,
     widen_panel,
+    widen_int8,
     pack_f32,
     pack_bf16,
     amax_row,

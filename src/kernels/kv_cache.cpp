@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/assert.h"
+#include "kernels/kv_cache_q8.h"
 #include "tensor/dtype.h"
 
 namespace outrider {
@@ -135,6 +136,8 @@ void store_values(const Piece& piece) noexcept {
 }  // namespace
 
 size_t kv_cache_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim, DType type) {
+  if (type == DType::kQ8_0)
+    return static_cast<size_t>(kv_q8_bytes(capacity, head_dim)) * static_cast<size_t>(n_kv_heads);
   return static_cast<size_t>(HeadSize(capacity, head_dim, type).bytes()) *
          static_cast<size_t>(n_kv_heads);
 }
@@ -152,7 +155,8 @@ HeadCache head_of(const KvCache& cache, int64_t kv_head) {
 void kv_cache_store(const KvCache& cache, int64_t first, View<const float> k, View<const float> v,
                     const KernelTable& table, ThreadPool& pool) noexcept {
   const int64_t dim = cache.head_dim, last = first + k.rows;
-  OUTRIDER_ASSERT(cache.type == DType::kF32 || cache.type == DType::kBf16);
+  const bool eight_bits = cache.type == DType::kQ8_0;
+  OUTRIDER_ASSERT(cache.type == DType::kF32 || cache.type == DType::kBf16 || eight_bits);
   OUTRIDER_ASSERT(first >= 0 && k.rows == v.rows && last <= cache.capacity);
   OUTRIDER_ASSERT(k.cols == cache.n_kv_heads * dim && v.cols == k.cols);
   if (k.rows == 0) return;
@@ -165,12 +169,13 @@ void kv_cache_store(const KvCache& cache, int64_t first, View<const float> k, Vi
       const int64_t head = i / n_panels, panel = first_panel + i % n_panels;
       const int64_t from = std::max(first, panel * kPanelLanes),
                     to = std::min(last, (panel + 1) * kPanelLanes);
-      const Piece piece{cache,
-                        head_of(cache, head),
-                        from,
-                        to - from,
-                        k.rows_from(from - first, to - from).cols_from(head * dim, dim),
-                        v.rows_from(from - first, to - from).cols_from(head * dim, dim)};
+      const auto keys = k.rows_from(from - first, to - from).cols_from(head * dim, dim),
+                 values = v.rows_from(from - first, to - from).cols_from(head * dim, dim);
+      if (eight_bits) {
+        kv_q8_store(cache, head, from, keys, values);
+        continue;
+      }
+      const Piece piece{cache, head_of(cache, head), from, to - from, keys, values};
       store_keys(piece, table);
       store_values(piece);
     }
@@ -187,13 +192,21 @@ void kv_cache_load(const KvCache& cache, int64_t first, int64_t n, float* k, flo
     return cache.type == DType::kBf16 ? bf16_to_f32(reinterpret_cast<const uint16_t*>(values)[i])
                                       : reinterpret_cast<const float*>(values)[i];
   };
+  const auto key = [&](int64_t head, int64_t token, int64_t d) {
+    return cache.type == DType::kQ8_0 ? kv_q8_key(cache, head, token, d)
+                                      : read(head_of(cache, head).keys, key_index(cache, token, d));
+  };
+  const auto value = [&](int64_t head, int64_t token, int64_t d) {
+    return cache.type == DType::kQ8_0
+               ? kv_q8_value(cache, head, token, d)
+               : read(head_of(cache, head).values, value_index(cache, token, d));
+  };
   for (int64_t head = 0; head < cache.n_kv_heads; ++head) {
-    const HeadCache h = head_of(cache, head);
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t d = 0; d < dim; ++d) {
         const int64_t to = i * width + head * dim + d;
-        if (k) k[to] = read(h.keys, key_index(cache, first + i, d));
-        if (v) v[to] = read(h.values, value_index(cache, first + i, d));
+        if (k) k[to] = key(head, first + i, d);
+        if (v) v[to] = value(head, first + i, d);
       }
     }
   }

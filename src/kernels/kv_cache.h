@@ -6,6 +6,7 @@
 //   bf16  keys   [capacity / 16][head_dim / 2][16][2]    dimensions in pairs
 //         values [head_dim / 16][capacity / 2][16][2]    tokens in pairs
 // So keys are a packed weight of scores = q k^T and values one of weights v (kernel_table.h).
+//   kQ8_0 8 bits and a scale per 32 dimensions: kv_cache_q8.h
 // Missing dimensions are zero. Tokens that nobody stored hold anything.
 #pragma once
 #include <cstddef>
@@ -16,14 +17,14 @@
 
 namespace outrider {
 
-// Where one head's keys and values are.
+// Where one head's keys and values are; not of kQ8_0.
 struct HeadCache {
   std::byte* keys;
   std::byte* values;
   int64_t key_panel, value_panel;  // bytes from one panel to the next
 };
 
-// Bytes of a cache. type: kF32 or kBf16.
+// Bytes of a cache. type: kF32, kBf16 or kQ8_0.
 size_t kv_cache_bytes(int64_t capacity, int32_t n_kv_heads, int32_t head_dim, DType type);
 HeadCache head_of(const KvCache& cache, int64_t kv_head);
 

@@ -94,13 +94,14 @@ Result<std::shared_ptr<const LlmModel>> LlmModel::build(const LlmWeights& weight
   return LlmModelBuilder(weights, precision, ops).build(files, std::move(keep_alive));
 }
 
-OpsLimits llm_limits(const LlmConfig& c, int64_t max_rows, int64_t n_ctx) {
+OpsLimits llm_limits(const LlmConfig& c, int64_t max_rows, int64_t n_ctx, bool kv_8bit) {
   OpsLimits limits;
   limits.max_rows = max_rows;
   limits.max_in = std::max({c.width, c.mlp, c.q_width()});
   limits.max_out = std::max({c.vocab, 2 * c.mlp, c.q_width() + 2 * c.kv_width(), c.width});
   limits.max_keys = n_ctx;
   limits.max_head_dim = static_cast<int32_t>(c.head_dim);
+  limits.kv_8bit = kv_8bit;
   return limits;
 }
 

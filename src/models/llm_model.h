@@ -64,6 +64,8 @@ struct LlmModel {
 };
 
 // The largest shapes of a run that evaluates at most max_rows tokens at once in a context of n_ctx.
-OpsLimits llm_limits(const LlmConfig& config, int64_t max_rows, int64_t n_ctx);
+// kv_8bit: of one that keeps keys and values in 8 bits.
+OpsLimits llm_limits(const LlmConfig& config, int64_t max_rows, int64_t n_ctx,
+                     bool kv_8bit = false);
 
 }  // namespace outrider

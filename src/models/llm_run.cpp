@@ -49,7 +49,8 @@ struct LlmRun::Sizes {
     vocab = static_cast<size_t>(c.vocab);
     n_layers = static_cast<size_t>(c.n_layers);
     cache_bytes = ops.kv_bytes(options.n_ctx, static_cast<int32_t>(c.n_kv_heads),
-                               static_cast<int32_t>(c.head_dim), model.kv_type());
+                               static_cast<int32_t>(c.head_dim),
+                               options.kv_8bit ? DType::kQ8_0 : model.kv_type());
   }
 
   size_t total_bytes() const {
@@ -97,8 +98,7 @@ void LlmRun::take_views(const Sizes& sizes) {
   caches_ = arena_.take<KvCache>(sizes.n_layers);
   for (KvCache& cache : caches_)
     cache = {arena_.take_bytes(sizes.cache_bytes), options_.n_ctx,
-             static_cast<int32_t>(c.n_kv_heads), static_cast<int32_t>(c.head_dim),
-             model_->kv_type()};
+             static_cast<int32_t>(c.n_kv_heads), static_cast<int32_t>(c.head_dim), kv_type()};
   kv_bytes_ = static_cast<int64_t>(sizes.cache_bytes * sizes.n_layers);
   arena_.seal();
 }

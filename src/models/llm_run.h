@@ -25,15 +25,16 @@ struct LlmPicture {
 class LlmRun {
  public:
   struct Options {
-    int64_t n_ctx = 0;   // tokens that fit, 1 .. kMaxContext
-    int64_t chunk = 0;   // tokens evaluated at once, 1 .. n_ctx
-    bool reuse = false;  // begin() keeps what the new tokens share with those before
+    int64_t n_ctx = 0;     // tokens that fit, 1 .. kMaxContext
+    int64_t chunk = 0;     // tokens evaluated at once, 1 .. n_ctx
+    bool reuse = false;    // begin() keeps what the new tokens share with those before
+    bool kv_8bit = false;  // keys and values in 8 bits instead of LlmModel::kv_type()
   };
   static constexpr int64_t kMaxContext = int64_t{1} << 20;
   static constexpr int32_t kPictureId = -1;
 
-  // [setup] `ops` must be reserved for llm_limits(config, chunk, n_ctx) and outlive the run.
-  // Errors: kNoMemory.
+  // [setup] `ops` must be reserved for llm_limits(config, chunk, n_ctx, kv_8bit) and outlive the
+  // run. Errors: kNoMemory.
   static Result<std::unique_ptr<LlmRun>> make(std::shared_ptr<const LlmModel> model, Ops& ops,
                                               const Options& options);
 
@@ -60,6 +61,7 @@ class LlmRun {
   int64_t n_ctx() const { return options_.n_ctx; }
   int64_t state_bytes() const { return static_cast<int64_t>(arena_.used_bytes()); }
   int64_t kv_bytes() const { return kv_bytes_; }
+  DType kv_type() const { return options_.kv_8bit ? DType::kQ8_0 : model_->kv_type(); }
   const LlmModel& model() const { return *model_; }
 
  private:

@@ -82,7 +82,9 @@ struct KvCache {
   void* data = nullptr;             // kv_bytes(capacity, ...) bytes, 64-byte aligned
   int64_t capacity = 0;             // tokens
   int32_t n_kv_heads = 0, head_dim = 0;
-  DType type = DType::kF32;         // kF32, or kBf16: what is kept, and how scores and sums multiply
+  // kF32, or kBf16: what is kept, and how scores and sums multiply. kQ8_0: kept in 8 bits with a scale
+  // per 32 dimensions (below a 252nd of the largest of them lost), multiplied in f32.
+  DType type = DType::kF32;
 };
 
 struct AttentionArgs {
@@ -122,6 +124,7 @@ struct OpsLimits {
   int64_t max_out = 0;              // n_out of any linear
   int64_t max_keys = 0;             // n_keys of any attention
   int32_t max_head_dim = 0;
+  bool kv_8bit = false;             // caches of type kQ8_0 will be read
   int64_t max_right = 0;            // values of the right side of any `product`, n rounded up to 16
 };
 

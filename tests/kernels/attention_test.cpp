@@ -22,7 +22,7 @@ struct Case {
   float soft_cap = 0;
 };
 
-constexpr DType kTypes[] = {DType::kF32, DType::kBf16};
+constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kQ8_0};
 
 // What a cache of `type` keeps: the test's values are such already.
 std::vector<float> kept(std::vector<float> values, DType type) {
@@ -45,6 +45,7 @@ struct Filled {
     ops.kv_store(cache, 0, {k.data(), first, width}, {v.data(), first, width});
     ops.kv_store(cache, first, {k.data() + first * width, c.n_keys - first, width},
                  {v.data() + first * width, c.n_keys - first, width});
+    take_what_is_kept(ops);
     for (int64_t i = 0; i < c.n_q; ++i)
       visible.push_back(static_cast<int32_t>(std::max<int64_t>(1, c.n_keys * (i + 1) / c.n_q)));
     args.q = {q.data(), c.n_q, c.n_heads * c.head_dim};
@@ -61,6 +62,11 @@ struct Filled {
   }
   static std::vector<float> values(int64_t rows, const Case& c, uint32_t seed) {
     return kept(random_values(static_cast<size_t>(rows * c.head_dim), seed, -2, 2), c.type);
+  }
+  // From here on k and v are what an 8-bit cache made of them: how far that is from what was stored
+  // has a test of its own, and attention is exact on it.
+  void take_what_is_kept(Ops& ops) {
+    if (cache.type == DType::kQ8_0) ops.kv_load(cache, 0, capacity - 5, k.data(), v.data());
   }
   std::vector<float> run(Ops& ops) {
     std::vector<float> out(q.size());
@@ -194,10 +200,12 @@ TEST_P(AttentionOnEveryTable, the_largest_score_may_lie_in_any_block) {
         for (int64_t j = 0; j < 601; ++j) f.k[j * 8 + d] = j == largest ? 2 : -2;
       }
       ops->kv_store(f.cache, 0, {f.k.data(), 601, 8}, {f.v.data(), 601, 8});
+      f.take_what_is_kept(*ops);
+      const double apart = 8 * (double(f.k[size_t(largest) * 8]) - f.k[size_t(largest - 1) * 8]);
       for (const float scale : {0.25f, 50.0f}) {  // scores 8 and 1600 apart
         f.args.scale = scale;
         const auto out = f.run(*ops);
-        const double rest = std::exp(-32.0 * double(scale)), sum = 1 + 600 * rest;
+        const double rest = std::exp(-apart * double(scale)), sum = 1 + 600 * rest;
         for (int64_t d = 0; d < 8; ++d) {
           double value = f.v[largest * 8 + d];
           for (int64_t j = 0; j < 601; ++j)
@@ -215,6 +223,8 @@ TEST_P(AttentionOnEveryTable, gives_the_same_bits_for_any_threads_and_any_rows_t
              three = make_ops(GetParam(), 3);
   for (auto [masked, type, n_keys] : {std::tuple{false, DType::kF32, 150},
                                       {true, DType::kF32, 533},
+                                      {false, DType::kQ8_0, 150},
+                                      {true, DType::kQ8_0, 533},
                                       {false, DType::kBf16, 150},
                                       {true, DType::kBf16, 533}}) {
     const Case c{8, 1, 32, 51, n_keys, masked, type};
@@ -342,6 +352,115 @@ TEST_P(AttentionOnEveryTable, a_bf16_cache_rounds_to_the_nearest) {
     const float expected = round_to_bf16(values[i]);
     ASSERT_EQ(f32_to_bf16(k[i]), f32_to_bf16(expected)) << i;
     ASSERT_EQ(f32_to_bf16(v[i]), f32_to_bf16(expected)) << i;
+  }
+}
+
+// ---- caches in 8 bits ---------------------------------------------------------------------------
+
+// The largest magnitude of the block of 32 dimensions that a value is in.
+double largest_of_block(const std::vector<float>& rows, int64_t row, int64_t dim, int64_t d) {
+  double largest = 0;
+  for (int64_t i = d / 32 * 32; i < std::min(dim, d / 32 * 32 + 32); ++i)
+    largest = std::max(largest, std::abs(double(rows[size_t(row * dim + i)])));
+  return largest;
+}
+
+TEST_P(AttentionOnEveryTable, an_8_bit_cache_errs_by_less_than_a_252nd_of_its_blocks_largest) {
+  const auto ops = make_ops(GetParam(), 2);
+  for (const int64_t dim : {1, 7, 31, 32, 33, 64, 72, 256}) {
+    const int64_t n = 37;
+    auto values = random_values(static_cast<size_t>(n * dim), 11, -1, 1);
+    // Rows of all sizes, and one value far above the rest of its block.
+    for (int64_t i = 0; i < n * dim; ++i)
+      values[size_t(i)] *= std::ldexp(1.0f, static_cast<int>(i / dim * 6 - 110));
+    for (int64_t i = 0; i < n; i += 3) values[size_t(i * dim + dim / 2)] *= 1000;
+    Aligned storage(ops->kv_bytes(n, 1, static_cast<int32_t>(dim), DType::kQ8_0));
+    const KvCache cache{storage.data(), n, 1, static_cast<int32_t>(dim), DType::kQ8_0};
+    ops->kv_store(cache, 0, {values.data(), n, dim}, {values.data(), n, dim});
+    std::vector<float> k(values.size()), v(values.size());
+    ops->kv_load(cache, 0, n, k.data(), v.data());
+    double worst = 0;
+    for (int64_t i = 0; i < n * dim; ++i) {
+      const double largest = largest_of_block(values, i / dim, dim, i % dim);
+      ASSERT_LE(std::abs(double(k[size_t(i)]) - values[size_t(i)]), largest / 252)
+          << dim << ' ' << i;
+      ASSERT_EQ(k[size_t(i)], v[size_t(i)]) << "keys and values are kept alike";
+      if (largest > 0)
+        worst = std::max(worst, std::abs(double(k[size_t(i)]) - values[size_t(i)]) / largest);
+    }
+    if (dim > 30) {
+      EXPECT_GT(worst, 1.0 / 300) << "the bound is no looser than it must be";
+    }
+  }
+}
+
+TEST_P(AttentionOnEveryTable, an_8_bit_cache_keeps_zeros_and_shows_what_is_not_finite) {
+  const auto ops = make_ops(GetParam(), 1);
+  const int64_t dim = 64, n = 6;
+  std::vector<float> values(static_cast<size_t>(n * dim), 0.0f);
+  values[size_t(1 * dim)] = 1e-40f;  // far below what a scale can hold
+  values[size_t(2 * dim + 3)] = std::numeric_limits<float>::infinity();
+  values[size_t(3 * dim + 40)] = std::numeric_limits<float>::quiet_NaN();
+  values[size_t(4 * dim + 9)] = std::numeric_limits<float>::max();
+  Aligned storage(ops->kv_bytes(n, 1, dim, DType::kQ8_0));
+  const KvCache cache{storage.data(), n, 1, dim, DType::kQ8_0};
+  ops->kv_store(cache, 0, {values.data(), n, dim}, {values.data(), n, dim});
+  std::vector<float> k(values.size());
+  ops->kv_load(cache, 0, n, k.data(), nullptr);
+  for (int64_t i = 0; i < n * dim; ++i) {
+    const int64_t row = i / dim, block = i % dim / 32;
+    const bool bad = (row == 2 && block == 0) || (row == 3 && block == 1);
+    ASSERT_EQ(std::isnan(k[size_t(i)]), bad) << i;
+    if (!bad && i != 4 * dim + 9) {
+      ASSERT_EQ(k[size_t(i)], 0) << i;
+    }
+  }
+  EXPECT_NEAR(k[size_t(4 * dim + 9)] / std::numeric_limits<float>::max(), 1, 1.0 / 252);
+}
+
+// A score moves by at most delta = scale * sum over blocks of largest key / 252 * sum of |q|; then
+// a weight by a factor within exp(+-2 delta), and an output by that share of the largest value and
+// by what the values themselves err.
+TEST_P(AttentionOnEveryTable, over_8_bits_stays_within_the_derived_bound_of_what_was_stored) {
+  const auto ops = make_ops(GetParam(), 2);
+  const Case c{2, 1, 64, 9, 400, true, DType::kF32};
+  Filled exact(c, *ops);
+  const auto wanted = exact.run(*ops);
+  Case eight = c;
+  eight.type = DType::kQ8_0;
+  Filled f(eight, *ops);
+  const auto got = f.run(*ops);
+  double largest_value = 0;
+  for (const float v : exact.v) largest_value = std::max(largest_value, std::abs(double(v)));
+  double sum_of_errors = 0;
+  for (int64_t row = 0; row < c.n_q; ++row)
+    for (int64_t head = 0; head < c.n_heads; ++head) {
+      double delta = 0;
+      for (int64_t j = 0; j < exact.visible[size_t(row)]; ++j) {
+        double moved = 0;
+        for (int64_t d = 0; d < 64; ++d)
+          moved += std::abs(double(exact.q[size_t((row * 2 + head) * 64 + d)])) *
+                   largest_of_block(exact.k, j, 64, d) / 252;
+        delta = std::max(delta, moved * double(f.args.scale));
+      }
+      const double bound = std::expm1(2 * delta) * largest_value + largest_value / 252;
+      for (int64_t d = 0; d < 64; ++d) {
+        const size_t at = size_t((row * 2 + head) * 64 + d);
+        ASSERT_NEAR(got[at], wanted[at], bound);
+        sum_of_errors += std::abs(double(got[at]) - wanted[at]);
+      }
+    }
+  EXPECT_GT(sum_of_errors, 0) << "it is another cache";
+}
+
+TEST(EightBitCache, takes_53_percent_of_a_bf16_one) {
+  const auto ops = make_ops("scalar", 1);
+  for (const int32_t dim : {32, 64, 128, 256}) {
+    const auto bf16 = static_cast<double>(ops->kv_bytes(4096, 8, dim, DType::kBf16)),
+               f32 = static_cast<double>(ops->kv_bytes(4096, 8, dim, DType::kF32)),
+               eight = static_cast<double>(ops->kv_bytes(4096, 8, dim, DType::kQ8_0));
+    EXPECT_NEAR(eight / bf16, 34.0 / 64, 0.001) << dim;
+    EXPECT_NEAR(eight / f32, 34.0 / 128, 0.001) << dim;
   }
 }
 

@@ -86,6 +86,7 @@ inline std::unique_ptr<Ops> make_ops(const std::string& table, int n_threads,
   limits.max_out = 4096;
   limits.max_keys = 1024;
   limits.max_head_dim = 256;
+  limits.kv_8bit = true;
   if (!ops.value()->reserve(limits)) return nullptr;
   return std::move(ops.value());
 }

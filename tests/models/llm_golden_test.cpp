@@ -15,6 +15,9 @@ namespace outrider::test {
 namespace {
 
 constexpr int64_t kContext = 256;
+// What 8-bit keys and values may move a logit, as a share of the largest one. Stated in
+// docs/precision.md; these random models have no redundancy that real ones have.
+constexpr double kMovedBy8Bits = 0.02;
 
 int32_t greedy(std::span<const float> logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
@@ -36,7 +39,7 @@ struct Session {
   std::unique_ptr<LlmRun> run;
 
   Session(const std::string& path, Precision precision, int n_threads, int64_t chunk,
-          bool reuse = false) {
+          bool reuse = false, bool kv_8bit = false) {
     auto opened = GgufFile::open(path.c_str());
     if (!opened) throw std::runtime_error(opened.error().text);
     file = std::make_shared<GgufFile>(std::move(opened.value()));
@@ -44,13 +47,15 @@ struct Session {
     if (!weights) throw std::runtime_error(weights.error().text);
     auto made = make_cpu_ops({.n_threads = n_threads});
     ops = std::move(made.value());
-    if (!ops->reserve(llm_limits(weights.value().config, chunk, kContext)))
+    if (!ops->reserve(llm_limits(weights.value().config, chunk, kContext, kv_8bit)))
       throw std::runtime_error("reserve");
     auto built = LlmModel::build(weights.value(), precision, *ops, {}, file);
     if (!built) throw std::runtime_error(built.error().text);
     model = built.value();
     run = std::move(
-        LlmRun::make(model, *ops, {.n_ctx = kContext, .chunk = chunk, .reuse = reuse}).value());
+        LlmRun::make(model, *ops,
+                     {.n_ctx = kContext, .chunk = chunk, .reuse = reuse, .kv_8bit = kv_8bit})
+            .value());
   }
 
   // Logits behind the prompt and behind each of the n greedy ids but the last.
@@ -115,14 +120,35 @@ TEST_P(LlmGolden, greedy_ids_are_exact_and_logits_within_the_tolerance) {
   }
 }
 
+// 8-bit keys and values: logits stay near the recorded ones, and ids are the recorded ones wherever
+// the two best logits are further apart than that.
+TEST_P(LlmGolden, with_8_bit_keys_and_values_logits_move_a_little) {
+  Session session(path_, Precision::kStored, 2, 64, false, true);
+  const auto vocab = static_cast<size_t>(session.model->config.vocab);
+  const auto got = session.generate(prompt_, 2);
+  const double size = max_abs(std::vector<float>(vocab, 0.0f), logits_.data());
+  const double moved =
+      std::max(max_abs(got[0], logits_.data()),
+               greedy(got[0]) == greedy_[0] ? max_abs(got[1], logits_.data() + vocab) : 0.0);
+  RecordProperty("moved", std::to_string(moved / size));
+  EXPECT_LE(moved, kMovedBy8Bits * size) << "of " << size;
+  if (greedy(got[0]) != greedy_[0]) {
+    EXPECT_LE(double(logits_[size_t(greedy_[0])]) - logits_[size_t(greedy(got[0]))], 2 * moved);
+  }
+  Session plain(path_, Precision::kStored, 2, 64);
+  EXPECT_LT(session.run->kv_bytes() * 10, plain.run->kv_bytes() * 3) << "f32 there";
+}
+
 TEST_P(LlmGolden, any_chunk_and_any_number_of_threads_gives_the_same_bits) {
-  Session first(path_, Precision::kStored, 1, kContext);
-  const auto wanted = first.generate(prompt_, greedy_.size());
-  for (int n_threads : {1, 2, 5}) {
-    for (int64_t chunk : {1, 3, 17, 64}) {
-      Session session(path_, Precision::kStored, n_threads, chunk);
-      ASSERT_EQ(session.generate(prompt_, greedy_.size()), wanted)
-          << n_threads << " threads, chunk " << chunk;
+  for (const bool kv_8bit : {false, true}) {
+    Session first(path_, Precision::kStored, 1, kContext, false, kv_8bit);
+    const auto wanted = first.generate(prompt_, greedy_.size());
+    for (int n_threads : {1, 2, 5}) {
+      for (int64_t chunk : {1, 3, 17, 64}) {
+        Session session(path_, Precision::kStored, n_threads, chunk, false, kv_8bit);
+        ASSERT_EQ(session.generate(prompt_, greedy_.size()), wanted)
+            << n_threads << " threads, chunk " << chunk << (kv_8bit ? ", 8 bits" : "");
+      }
     }
   }
 }

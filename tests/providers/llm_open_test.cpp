@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/json.h"
 #include "providers/llm_fixture.h"
 #include "support/shared_data.h"
 
@@ -66,12 +67,14 @@ TEST(LlmOpen, values_outside_their_range_are_refused) {
 }
 
 TEST(LlmOpen, optional_keys_know_their_choices) {
-  for (const char* good : {R"("precision":"f32")", R"("precision":"bf16")", R"("precision":"int8")",
-                           R"("precision":"stored")", R"("precision":"auto")", R"("reuse":"on")",
-                           R"("plan":"infer")", R"("numerics":"jetson-pi")"})
+  for (const char* good :
+       {R"("precision":"f32")", R"("precision":"bf16")", R"("precision":"int8")",
+        R"("precision":"stored")", R"("precision":"auto")", R"("reuse":"on")", R"("plan":"infer")",
+        R"("numerics":"jetson-pi")", R"("kv_precision":"auto")", R"("kv_precision":"int8")"})
     EXPECT_EQ(open_code(config_json(tiny(good))), 0) << good;
-  for (const char* bad : {R"("precision":"f64")", R"("reuse":"yes")", R"("plan":"split")",
-                          R"("numerics":"peer")", R"("rt_priority":100)"})
+  for (const char* bad :
+       {R"("precision":"f64")", R"("reuse":"yes")", R"("plan":"split")", R"("numerics":"peer")",
+        R"("rt_priority":100)", R"("kv_precision":"int4")"})
     EXPECT_EQ(open_code(config_json(tiny(bad))), FRT_ERR_INVALID) << bad;
   EXPECT_EQ(open_code(replaced(config_json(tiny()), "\"cpu\"", "\"cuda\"")), FRT_ERR_UNSUPPORTED);
   EXPECT_EQ(open_code(replaced(config_json(tiny()), "\"llm\"", "\"mllm\"")), FRT_ERR_INVALID)
@@ -132,6 +135,7 @@ TEST(LlmOpen, the_identity_changes_with_what_can_change_a_result) {
   EXPECT_NE(fingerprint(other), base);
   EXPECT_NE(fingerprint(tiny(R"("precision":"bf16")")), base);
   EXPECT_NE(fingerprint(tiny(R"("plan":"infer")")), base);
+  EXPECT_NE(fingerprint(tiny(R"("kv_precision":"int8")")), base);
   other = tiny();
   other.temp = 0.5;
   EXPECT_NE(fingerprint(other), base);
@@ -148,6 +152,28 @@ TEST(LlmOpen, precision_auto_keeps_what_the_file_has) {
   EXPECT_NE(describe(DType::kF32).find(R"("precision":"f32")"), std::string::npos);
   EXPECT_NE(describe(DType::kF16).find(R"("precision":"stored")"), std::string::npos);
   EXPECT_NE(describe(DType::kQ4_K).find(R"("precision":"stored")"), std::string::npos);
+}
+
+// Half of a bf16 cache, a quarter of an f32 one, and what is written is still an answer.
+TEST(LlmOpen, keys_and_values_in_8_bits_take_53_percent_of_those_in_bf16) {
+  const auto kv_bytes = [](const std::string& extra, const char* type) {
+    LlmSpec spec = tiny(extra);
+    spec.n_ctx = 256;
+    const LlmProvider provider(spec);
+    const auto facts = Json::parse(provider->exp->manifest_json);
+    EXPECT_TRUE(facts) << provider->exp->manifest_json;
+    EXPECT_EQ(facts.value().find("kv_type")->text(), type);
+    EXPECT_EQ(provider.tokens(some_ids(9)), 0);
+    EXPECT_EQ(provider.generate(5).size(), 5u);
+    return static_cast<double>(facts.value().find("kv_bytes")->integer());
+  };
+  const double bf16 = kv_bytes(R"("precision":"bf16")", "bf16"),
+               f32 = kv_bytes(R"("precision":"f32")", "f32"),
+               of_bf16 = kv_bytes(R"("precision":"bf16","kv_precision":"int8")", "int8"),
+               of_f32 = kv_bytes(R"("precision":"f32","kv_precision":"int8")", "int8");
+  EXPECT_EQ(of_bf16, of_f32);
+  EXPECT_NEAR(of_bf16 / bf16, 34.0 / 64, 0.01);
+  EXPECT_NEAR(of_f32 / f32, 34.0 / 128, 0.01);
 }
 
 }  // namespace

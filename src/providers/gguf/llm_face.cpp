@@ -207,6 +207,7 @@ std::vector<std::pair<std::string, std::string>> LlmFace::identity() const {
   const LlmOpenConfig defaults;
   if (c.numerics != defaults.numerics) pairs.emplace_back("numerics", choice_name(c.numerics));
   if (c.precision != defaults.precision) pairs.emplace_back("precision", choice_name(c.precision));
+  if (c.kv_8bit) pairs.emplace_back("kv_precision", "int8");
   if (session_->schema() != nullptr)
     pairs.emplace_back("schema_sha256", session_->schema()->sha256);
   if (c.any_sizes) pairs.emplace_back("image_sizes", "any");

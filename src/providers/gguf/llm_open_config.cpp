@@ -14,6 +14,7 @@ constexpr const char* kOnOffNames[] = {"on", "off"};
 constexpr int64_t kMaxContext = LlmRun::kMaxContext;
 
 constexpr const char* kSizesNames[] = {"equal", "any"};
+constexpr const char* kKvNames[] = {"auto", "int8"};
 constexpr int kMllmKeys = 3;  // the first rows
 
 std::span<const KeyRow<LlmOpenConfig>> key_rows(bool mllm) {
@@ -43,6 +44,8 @@ std::span<const KeyRow<LlmOpenConfig>> key_rows(bool mllm) {
           "plan", kPlanNames, +[](C& c, size_t i) { c.staged = i == 0; }),
       choice_row(
           "reuse", kOnOffNames, +[](C& c, size_t i) { c.reuse = i == 0; }),
+      choice_row(
+          "kv_precision", kKvNames, +[](C& c, size_t i) { c.kv_8bit = i == 1; }),
       choice_row(
           "pin_threads", kOnOffNames, +[](C& c, size_t i) { c.pin_threads = i == 0; }),
       integer_row("rt_priority", false, 0, 99, &C::rt_priority),

@@ -27,6 +27,7 @@ struct LlmOpenConfig {
   PrecisionChoice precision = PrecisionChoice::kAuto;
   bool staged = true;        // plan "staged": reset, prefill, decode; "infer": the whole at once
   bool reuse = false;        // a new prompt keeps what it shares with the last; never changes a bit
+  bool kv_8bit = false;      // keys and values in 8 bits
   bool pin_threads = false;  // each compute thread on a CPU of its own; never changes a result
   int64_t rt_priority = 0;   // 1..99: SCHED_FIFO for the compute threads; 0: none
   std::string cache_dir;     // digests are kept there; "": nothing is kept

@@ -32,9 +32,13 @@ bool all_finite(std::span<const float> values) {
 }
 
 OpsLimits larger(const OpsLimits& a, const OpsLimits& b) {
-  return {std::max(a.max_rows, b.max_rows),         std::max(a.max_in, b.max_in),
-          std::max(a.max_out, b.max_out),           std::max(a.max_keys, b.max_keys),
-          std::max(a.max_head_dim, b.max_head_dim), std::max(a.max_right, b.max_right)};
+  return {.max_rows = std::max(a.max_rows, b.max_rows),
+          .max_in = std::max(a.max_in, b.max_in),
+          .max_out = std::max(a.max_out, b.max_out),
+          .max_keys = std::max(a.max_keys, b.max_keys),
+          .max_head_dim = std::max(a.max_head_dim, b.max_head_dim),
+          .kv_8bit = a.kv_8bit || b.kv_8bit,
+          .max_right = std::max(a.max_right, b.max_right)};
 }
 
 void count(std::atomic<int64_t>& counter, int64_t n = 1) noexcept {
@@ -77,11 +81,13 @@ Result<void> LlmSession::prepare(const LlmOpenConfig& config, std::shared_ptr<co
   if (!ops) return ops.error();
   ops_ = std::move(ops.value());
   const int64_t n_ctx = config_.context(), chunk = std::min(n_ctx, std::max(kChunk, needs.chunk));
-  OUTRIDER_TRY(ops_->reserve(larger(llm_limits(files_->config, chunk, n_ctx), needs.limits)));
+  OUTRIDER_TRY(ops_->reserve(
+      larger(llm_limits(files_->config, chunk, n_ctx, config_.kv_8bit), needs.limits)));
   auto model = open_llm_model(files_, precision_, *ops_);
   if (!model) return model.error();
-  auto run =
-      LlmRun::make(model.value(), *ops_, {.n_ctx = n_ctx, .chunk = chunk, .reuse = config_.reuse});
+  auto run = LlmRun::make(
+      model.value(), *ops_,
+      {.n_ctx = n_ctx, .chunk = chunk, .reuse = config_.reuse, .kv_8bit = config_.kv_8bit});
   if (!run) return run.error();
   run_ = std::move(run.value());
   n_ids_of_vocab_ = static_cast<size_t>(files_->n_ids());
@@ -349,7 +355,8 @@ std::string LlmSession::text_facts() const {
       "\"n_ctx\":%lld,\"trained_context\":%lld,\"max_tokens\":%lld,\"seed\":%u,"
       "\"vocabulary\":%lld,\"max_prompt_bytes\":%zu,\"adds_bos\":%s,\"weights_bytes\":%zu,\"packed_"
       "bytes\":%lld,"
-      "\"resident_bytes\":%lld,\"state_bytes\":%lld,\"kv_bytes\":%lld,\"warmed_up\":true,"
+      "\"resident_bytes\":%lld,\"state_bytes\":%lld,\"kv_bytes\":%lld,\"kv_type\":\"%s\",\"warmed_"
+      "up\":true,"
       "\"reuse\":\"%s\",\"schema_sha256\":\"%s\",\"digests\":\"%s\"",
       config_.family(), llm_arch_name(c.arch), choice_name(config_.numerics),
       precision_name(precision_), ops_->kernel_table(), ops_->n_threads(),
@@ -361,6 +368,9 @@ std::string LlmSession::text_facts() const {
       static_cast<long long>(run_->model().packed_bytes()),
       static_cast<long long>(run_->model().resident_bytes()),
       static_cast<long long>(run_->state_bytes()), static_cast<long long>(run_->kv_bytes()),
+      run_->kv_type() == DType::kQ8_0   ? "int8"
+      : run_->kv_type() == DType::kBf16 ? "bf16"
+                                        : "f32",
       config_.reuse ? "on" : "off", schema_ ? schema_->sha256.c_str() : "",
       files_->digest_remembered ? "remembered" : "computed");
   return text;
