@@ -302,7 +302,8 @@ Result<Value> parse_driving_layout(std::string_view text) {
   return one_of(text, kLayouts);
 }
 Result<Value> parse_weight_type(std::string_view text) {
-  static constexpr const char* kTypes[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k"};
+  static constexpr const char* kTypes[] = {"f32",  "f16",  "bf16", "q8_0", "q4_0", "q4_1", "q5_0",
+                                           "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"};
   return one_of(text, kTypes);
 }
 Result<Value> parse_pair(std::string_view text) {

@@ -13,7 +13,9 @@ namespace {
 constexpr Flag kFlags[] = {
     {"--size", "SIZE", "tiny",
      "tiny (a few megabytes) or full (the sizes of the base checkpoints).", parse_model_size},
-    {"--type", "T", "f32", "Element type of the matrices: f32, f16, bf16, q8_0, q4_0 or q4_k.",
+    {"--type", "T", "f32",
+     "Element type of the matrices: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, "
+     "q4_k, q5_k or q6_k; f16 where a row is no multiple of its block.",
      parse_weight_type},
     {"--layout", "LAYOUT", "queued",
      "Of a driving graph: queued (the runtime keeps the history) or stateful (the graph does).",

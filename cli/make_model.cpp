@@ -15,9 +15,11 @@ struct TypeName {
   const char* name;
   DType type;
 };
-constexpr TypeName kTypes[] = {{"f32", DType::kF32},   {"f16", DType::kF16},
-                               {"bf16", DType::kBf16}, {"q8_0", DType::kQ8_0},
-                               {"q4_0", DType::kQ4_0}, {"q4_k", DType::kQ4_K}};
+constexpr TypeName kTypes[] = {
+    {"f32", DType::kF32},   {"f16", DType::kF16},   {"bf16", DType::kBf16}, {"q8_0", DType::kQ8_0},
+    {"q4_0", DType::kQ4_0}, {"q4_1", DType::kQ4_1}, {"q5_0", DType::kQ5_0}, {"q5_1", DType::kQ5_1},
+    {"q2_k", DType::kQ2_K}, {"q3_k", DType::kQ3_K}, {"q4_k", DType::kQ4_K}, {"q5_k", DType::kQ5_K},
+    {"q6_k", DType::kQ6_K}};
 
 Result<DType> type_of(const MakeModel& options) {
   const auto row =
