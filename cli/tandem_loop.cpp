@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/output_file.h"
 #include "host/provider_path.h"
+#include "loop/due.h"
 #include "loop/realtime.h"
 
 namespace outrider::cli {
@@ -115,6 +116,7 @@ Result<TandemRun> run_tandem(Session& session, double hz, int64_t n_ticks,
   if (!output) return output.error();
   TandemRun run;
   run.hz = hz;
+  const loop::DueTime due(session.handle());
   const MonotonicClock clock;
   const auto period_ns = static_cast<int64_t>(1e9 / hz);
   const int64_t begin_ns = clock.now_ns() + period_ns;
@@ -130,6 +132,7 @@ Result<TandemRun> run_tandem(Session& session, double hz, int64_t n_ticks,
     while (!sleep_until_ns(due_ns)) {
     }
     const int64_t start_ns = clock.now_ns();
+    due.tell(due_ns);
     OUTRIDER_TRY(stage_any(session, request));
     tick.answered = static_cast<bool>(session.tick()) && session.output(output.value());
     const int64_t end_ns = clock.now_ns();

@@ -95,6 +95,7 @@ Result<std::unique_ptr<Runner>> Runner::make(outrider_session* session, Payload 
   r->samples_.resize(kSamples);
   for (const Slot& slot : r->inputs_.slots)
     r->views_.push_back(views_of(slot, r->observation_.data()));
+  r->due_ = DueTime(session);
   r->reset_stage_ = outrider_find_stage(session, "reset");
   const int engaged = outrider_find_port(session, "engaged");
   const bool carried =
@@ -199,6 +200,7 @@ Runner::Answer Runner::answer_tick(int64_t tick, int64_t now_ns) noexcept {
   answer.reason = take_observation(now_ns);
   answer.observation = observation_number_;
   if (answer.reason != OUTRIDER_LOOP_OK) return answer;
+  due_.tell(table_.due_ns(tick));
   int code = stage_inputs();
   if (code == 0) code = run_stages();
   if (code == 0) code = read_outputs();

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "loop/due.h"
 #include "loop/histogram.h"
 #include "loop/payload.h"
 #include "loop/realtime.h"
@@ -111,6 +112,7 @@ class Runner {
   Options options_;
   MonotonicClock clock_;
   Timetable table_;
+  DueTime due_;
   int64_t reset_stage_ = -1;
   int engaged_port_ = -1;
 

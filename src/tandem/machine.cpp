@@ -50,7 +50,7 @@ Step Stepper::take(const Event& event) noexcept {
 void Stepper::tick(const Event& e) {
   if (s_.turn != Turn::kIdle) return;  // the one before has not ended
   s_.tick = e.tick;
-  s_.start_ns = s_.now_ns;
+  s_.start_ns = s_.now_ns - std::clamp<int64_t>(e.late_ns, 0, l_.period_ns);
   s_.engaged = e.engaged;
   s_.covered = false;
   ++s_.n_ticks;
@@ -95,13 +95,13 @@ void Stepper::wait() {
 }
 
 void Stepper::ask() {
-  if (!question_open()) s_.oldest_asked_ns = s_.now_ns;
+  if (!question_open()) s_.oldest_asked_ns = s_.start_ns;
   s_.asked_tick = s_.tick;
   s_.turn = Turn::kAwaitLead;
   ++s_.led_ticks;
   act(act::kAskLead);
   const int64_t every = l_.standby_every_ticks;
-  if (every > 0 && s_.tick % every == 0 && s_.standby_ns <= l_.hold_ns) act(act::kCover);
+  if (every > 0 && s_.tick % every == 0 && s_.now_ns <= doubt_point_ns()) act(act::kCover);
   wait();
 }
 

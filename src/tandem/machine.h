@@ -52,11 +52,12 @@ enum class Reason : uint8_t {
 };
 
 enum class EventKind : uint8_t {
-  kTick,       // a tick begins. tick, engaged, dropped (periods the last tick took too long)
-  kAnswer,     // the lead answered a question. tick, epoch, sound, took_ns (since its tick began)
-  kPoint,      // wait_until_ns has come and no answer for this tick
-  kStandby,    // the standby ran for this tick. sound, took_ns
-  kJoined,     // the lead is open and its ports agree. link
+  kTick,     // a tick begins. tick, engaged, dropped (periods the last tick took too long), late_ns
+             // (since it was due; more than a period counts as one)
+  kAnswer,   // the lead answered a question. tick, epoch, sound, took_ns (since its tick was due)
+  kPoint,    // wait_until_ns has come and no answer for this tick
+  kStandby,  // the standby ran for this tick. sound, took_ns
+  kJoined,   // the lead is open and its ports agree. link
   kMismatch,   // the lead is open and its ports do not agree. link
   kFailed,     // the lead failed: open, a verb, the link. link
   kShadow,     // shadow work is done. link, tick, sound, took_ns, caught_up, agreement
@@ -76,7 +77,7 @@ struct Event {
   bool sound = true;
   bool caught_up = false;  // the lead's history holds every tick up to `tick`
   Agreement agreement = Agreement::kNotCompared;
-  int64_t dropped = 0, took_ns = 0;
+  int64_t dropped = 0, took_ns = 0, late_ns = 0;
 };
 
 // What the owner of the state must do now, in the order of this list.
@@ -126,7 +127,7 @@ struct State {
   int64_t now_ns = INT64_MIN;
 
   // This tick.
-  int64_t tick = 0, start_ns = 0, n_ticks = 0;
+  int64_t tick = 0, start_ns = 0, n_ticks = 0;  // start: when it was due
   bool engaged = true, covered = false, published = false;
 
   // The standby.

@@ -73,9 +73,11 @@ int Runner::get_output(size_t output, void* out, uint64_t capacity, uint64_t* wr
 // ---- a tick -------------------------------------------------------------------------------------
 
 int Runner::tick() noexcept {
+  const int64_t due_ns = std::exchange(due_ns_, INT64_MAX);
   size_t missing = 0;
   if (missing_input(missing)) return fail(Fault::kNotStaged, FRT_ERR_INVALID, missing);
-  const int64_t begin_ns = parts_.clock->now_ns();
+  const int64_t begin_ns = parts_.clock->now_ns(),
+                start_ns = std::clamp(due_ns, begin_ns - parts_.limits.period_ns, begin_ns);
   ready_ = false;
   drain();  // what came between two ticks belongs to the one before
   if (replugged_.exchange(false, std::memory_order_relaxed)) {
@@ -85,13 +87,14 @@ int Runner::tick() noexcept {
   }
   lead_ns_ = standby_ns_ = 0;
   const int64_t tick = state_.tick + 1;
-  start_ns_[static_cast<size_t>(tick) % kStarts] = begin_ns;
+  start_ns_[static_cast<size_t>(tick) % kStarts] = start_ns;
   parts_.ring->commit(tick);
   Event event;
   event.kind = EventKind::kTick;
   event.tick = tick;
   event.engaged = engaged(begin_ns);
   event.dropped = dropped_;
+  event.late_ns = begin_ns - start_ns;
   standby_code_ = FRT_OK;
   advance(event, nullptr);
   // Ends: every kPoint at or after the hold point ends the tick or leaves it to the standby.
@@ -101,7 +104,7 @@ int Runner::tick() noexcept {
     else
       run_standby();
   }
-  note_end(begin_ns);
+  note_end(start_ns);
   if (!ready_) return fail(Fault::kRefused, standby_code_ != 0 ? standby_code_ : FRT_ERR_FAILED);
   clear_failure();
   return FRT_OK;
@@ -212,8 +215,8 @@ void Runner::finish(uint32_t ends, const Report* report) noexcept {
   glance_.handovers.store(state_.counts.handovers, std::memory_order_relaxed);
 }
 
-void Runner::note_end(int64_t begin_ns) noexcept {
-  const int64_t now_ns = parts_.clock->now_ns(), took_ns = now_ns - begin_ns;
+void Runner::note_end(int64_t start_ns) noexcept {
+  const int64_t now_ns = parts_.clock->now_ns(), took_ns = now_ns - start_ns;
   dropped_ = took_ns / parts_.limits.period_ns;
   more_[OUTRIDER_TANDEM_DROPPED_PERIODS] += dropped_;
   more_[OUTRIDER_TANDEM_LATE_TICKS] += took_ns > parts_.limits.period_ns;
@@ -221,11 +224,11 @@ void Runner::note_end(int64_t begin_ns) noexcept {
   const Leader leader = ready_ ? state_.leader : Leader::kNobody;
   if (took_ns > parts_.limits.period_ns)
     slow_.put({state_.tick, took_ns, lead_ns_, standby_ns_, leader, held_});
-  const int64_t start_ns = start_ns_[static_cast<size_t>(published_tick_) % kStarts];
+  const int64_t made_ns = start_ns_[static_cast<size_t>(published_tick_) % kStarts];
   origin_ = {static_cast<int64_t>(leader),
              state_.epoch,
              held_ ? 1 : 0,
-             ready_ ? now_ns - start_ns : 0,
+             ready_ ? now_ns - made_ns : 0,
              static_cast<int64_t>(state_.reason),
              state_.tick};
 }

@@ -57,6 +57,10 @@ class Runner {
   // One tick. 0 when an output was published (fresh or held); the standby's code when the tick was
   // refused; -1 when a required input is not staged (then the tick does not count).
   int tick() noexcept;
+  // When the next tick was due, by the clock of this runner: what its loop lost before tick() comes
+  // off the time the lead is given. A time to come counts as now, one further back than a period as
+  // a period ago. Not told: a tick is due when it begins.
+  void due(int64_t due_ns) noexcept { due_ns_ = due_ns; }
   int get_output(size_t output, void* out, uint64_t capacity, uint64_t* written) noexcept;
   void read_origin(int64_t (&out)[OUTRIDER_ORIGIN_COUNT]) const noexcept;
   void read_counters(int64_t (&out)[OUTRIDER_TANDEM_COUNT]) const noexcept;
@@ -100,7 +104,7 @@ class Runner {
   void post(JobKind kind) noexcept;
   void finish(uint32_t ends, const Report* report) noexcept;
   void publish(const Answer& answer, int64_t tick, bool copy) noexcept;
-  void note_end(int64_t begin_ns) noexcept;
+  void note_end(int64_t start_ns) noexcept;
 
   Parts parts_;
   State state_;
@@ -111,8 +115,9 @@ class Runner {
   int standby_code_ = 0;
   int64_t published_tick_ = 0, standby_tick_ = -1;
 
-  static constexpr size_t kStarts = 256;  // start times of recent ticks, by number
+  static constexpr size_t kStarts = 256;  // when recent ticks were due, by number
   std::array<int64_t, kStarts> start_ns_{};
+  int64_t due_ns_ = INT64_MAX;  // of the next tick; INT64_MAX: not told
   bool engaged_ = true;
   int64_t engaged_ns_ = INT64_MIN;
   int64_t lead_ns_ = 0, standby_ns_ = 0;  // of this tick

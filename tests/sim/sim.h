@@ -81,9 +81,10 @@ class Sim {
     int code = 0;
     int64_t origin[OUTRIDER_ORIGIN_COUNT] = {};
     float command[4] = {};
-    // Without what the device stood still. decided: when the standby was begun, or a held output
-    // given; 0: the lead answered.
-    int64_t took_ns = 0, age_ns = 0, decided_ns = 0;
+    // late: begin after it was due. took (since the begin), age and decided without what the device
+    // stood still meanwhile. decided: when, since it was due, the standby was begun or a held
+    // output given; 0: the lead answered.
+    int64_t late_ns = 0, took_ns = 0, age_ns = 0, decided_ns = 0;
     int64_t leader() const { return origin[OUTRIDER_ORIGIN_LEADER]; }
     bool held() const { return origin[OUTRIDER_ORIGIN_HELD] != 0; }
   };
@@ -104,6 +105,8 @@ class Sim {
   void delay(int64_t run_ns, int64_t jitter_ns);
   void step_host_clock(int64_t by_ns);
   void stall(int64_t ns);
+  // From the next tick on the loop wakes up so late.
+  void wake_late(int64_t ns) { wake_late_ns_ = ns; }
   void set_nan(bool on);
 
   // What an answer that acts may be old at most: the settling ticks after a take-over are held
@@ -144,7 +147,7 @@ class Sim {
   std::unique_ptr<SimChannel> channel_;
   std::unique_ptr<tandem::LeadDriver> driver_;
   link::Device* device_ = nullptr;
-  int64_t next_due_ns_ = 0, standby_begun_ns_ = 0;
+  int64_t next_due_ns_ = 0, standby_begun_ns_ = 0, wake_late_ns_ = 0;
   int64_t last_end_ns_ = 0, last_end_stalled_ns_ = 0;
   std::map<int64_t, int64_t> stalled_at_start_;  // of the ticks that may still be held
   int64_t last_epoch_ = 0, last_leader_ = 1;

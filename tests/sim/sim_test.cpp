@@ -30,6 +30,7 @@ class Drive {
     for (int i = 0; i < kTicks && sim_.broken().empty(); ++i) {
       if (draw_.below(engaged ? 15 : 60) == 0) engaged = !engaged;
       if (draw_.below(1000) < 25) strike();
+      sim_.wake_late(draw_.below(8) == 0 ? static_cast<int64_t>(draw_.below(30)) * kMs : 0);
       sim_.tick(engaged);
     }
     end();
@@ -149,6 +150,33 @@ TEST(Sim, the_oldest_answer_that_acts_is_held_through_the_settling_ticks) {
     worst_age_ns = std::max(worst_age_ns, sim.worst_age_ns);
   }
   EXPECT_EQ(worst_age_ns, 3 * 50 * kMs + 46 * kMs);
+}
+
+// A loop that wakes up late loses that time once, not twice: a host that falls silent or dies is
+// replaced by the hold point of the time the tick was due.
+TEST(Sim, R9_the_hold_point_counts_from_when_a_tick_was_due) {
+  for (int64_t late_ms = 0; late_ms <= 48; late_ms += 4)
+    for (const bool dies : {false, true}) {
+      Sim sim({.seed = static_cast<uint64_t>(late_ms)});
+      sim.delay(kMs, 0);
+      ASSERT_TRUE(sim.settle()) << sim.story();
+      sim.baton.strike_at(sim.next_due_ns() + 2 * kMs,
+                          [&] { dies ? sim.kill_host() : sim.cut(true, true); });
+      sim.wake_late(late_ms * kMs);
+      const Sim::Seen first = sim.tick(true);
+      ASSERT_EQ(sim.broken(), "") << sim.story();
+      EXPECT_EQ(first.late_ns, late_ms * kMs);
+      if (!dies) {
+        EXPECT_TRUE(first.held()) << late_ms << sim.story();
+        EXPECT_EQ(first.decided_ns, std::max<int64_t>(late_ms, 46) * kMs) << sim.story();
+      } else {
+        EXPECT_EQ(first.leader(), first.held() ? 2 : 1) << sim.story();
+        EXPECT_LE(first.decided_ns, std::max<int64_t>(late_ms + 4, 46) * kMs) << sim.story();
+      }
+      ASSERT_TRUE(sim.run(8, true)) << late_ms << sim.story();
+      EXPECT_EQ(sim.state().leader, Leader::kStandby) << sim.story();
+      EXPECT_EQ(sim.refused, 0);
+    }
 }
 
 // FC-36: in every phase of the tandem, at every moment of a tick.

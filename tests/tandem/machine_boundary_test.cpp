@@ -118,6 +118,54 @@ TEST(TandemMachine, silence_in_the_settling_ticks_is_held_to_the_last_of_them) {
   EXPECT_TRUE(rig.silence().has(act::kRunStandby)) << "the fourth tick is no settling one";
 }
 
+// A loop that wakes up late has lost that time itself; the tick is held when it would have been.
+TEST(TandemMachine, R9_the_hold_point_counts_from_when_a_tick_was_due) {
+  for (const int64_t late_ms : {0, 1, 20, 45, 46, 47, 50}) {
+    Rig rig;
+    rig.lead_proven();
+    const int64_t due_ns = rig.now;
+    rig.after_ms(static_cast<double>(late_ms));
+    EXPECT_TRUE(rig.begin(false, 0, late_ms * kMs).has(act::kAskLead)) << late_ms;
+    EXPECT_EQ(rig.state.start_ns, due_ns) << late_ms;
+    EXPECT_EQ(rig.last.wait_until_ns, due_ns + 46 * kMs) << late_ms;
+    EXPECT_EQ(rig.state.oldest_asked_ns, due_ns) << late_ms;
+    EXPECT_TRUE(rig.silence().has(act::kPublishHeld)) << late_ms;
+    EXPECT_EQ(rig.now, due_ns + std::max<int64_t>(46, late_ms) * kMs) << "at once when it is past";
+  }
+}
+
+// A tick that was due before the last one, or is not due yet, is one nobody can have meant.
+TEST(TandemMachine, a_tick_is_at_most_a_period_late_and_never_early) {
+  for (const auto& [late_ns, counted_ns] :
+       {std::pair{50 * kMs + 1, 50 * kMs}, {INT64_MAX, 50 * kMs}, {-1l, 0l}, {INT64_MIN, 0l}}) {
+    Rig rig;
+    rig.begin(false, 0, late_ns);
+    EXPECT_EQ(rig.state.start_ns, rig.now - counted_ns) << late_ns;
+  }
+}
+
+TEST(TandemMachine, the_time_a_late_tick_lost_is_missing_to_the_standby_beside_the_lead) {
+  for (const int64_t more_ns : {0, 1}) {
+    Rig rig;
+    rig.limits.standby_every_ticks = 1;
+    rig.limits.silent_holds = 0;
+    rig.lead_proven();
+    rig.state.standby_ns = 10 * kMs;
+    EXPECT_EQ(rig.begin(false, 0, 36 * kMs + more_ns).has(act::kCover), more_ns == 0);
+  }
+}
+
+TEST(TandemMachine, a_loss_in_a_late_tick_is_held_when_the_standby_would_miss_the_period) {
+  for (const int64_t more_ns : {0, 1}) {
+    Rig rig;
+    rig.lead_proven();
+    rig.state.standby_ns = 10 * kMs;
+    rig.begin(false, 0, 40 * kMs + more_ns);
+    EXPECT_EQ(rig.failed().has(act::kRunStandby), more_ns == 0);
+    EXPECT_EQ(rig.last.has(act::kPublishHeld), more_ns == 1);
+  }
+}
+
 TEST(TandemMachine, a_wait_ends_at_the_deadline_of_the_oldest_question) {
   Rig rig;
   rig.limits.silent_holds = 0;

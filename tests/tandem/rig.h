@@ -75,8 +75,12 @@ struct Rig {
   }
   void after_ms(double ms) { now += static_cast<int64_t>(ms * kMs); }
 
-  Actions begin(bool engaged = false, int64_t dropped = 0) {
-    return send({.kind = EventKind::kTick, .tick = ++tick, .engaged = engaged, .dropped = dropped});
+  Actions begin(bool engaged = false, int64_t dropped = 0, int64_t late_ns = 0) {
+    return send({.kind = EventKind::kTick,
+                 .tick = ++tick,
+                 .engaged = engaged,
+                 .dropped = dropped,
+                 .late_ns = late_ns});
   }
   Actions standby(bool sound = true, double took_ms = 10) {
     after_ms(took_ms);
@@ -85,7 +89,7 @@ struct Rig {
                  .sound = sound,
                  .took_ns = static_cast<int64_t>(took_ms * kMs)});
   }
-  // The lead answers this tick `ms` after it began.
+  // The lead answers this tick `ms` after it was due.
   Actions answer(double ms, bool sound = true) {
     now = state.start_ns + static_cast<int64_t>(ms * kMs);
     return send({.kind = EventKind::kAnswer,

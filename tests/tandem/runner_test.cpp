@@ -57,6 +57,40 @@ TEST(TandemRunner, R9_the_hold_point_of_46_ms) {
   EXPECT_EQ(seen.origin[OUTRIDER_ORIGIN_AGE_NS], 96 * kSimMs);
 }
 
+// What the loop lost before it began the tick is the lead's loss, not the consumer's.
+TEST(TandemRunner, R9_the_hold_point_counts_from_when_a_tick_was_due) {
+  for (const int64_t late_ms : {0, 10, 45, 46, 49, 50, 70}) {
+    Sim sim(1);
+    sim.settle();
+    sim.lead->cable.delay_ns = 60 * kSimMs;
+    const int64_t due_ns = sim.clock.now_ns();
+    sim.clock.advance_ns(late_ms * kSimMs);
+    sim.runner->due(due_ns);
+    const Sim::Seen seen = sim.tick();
+    EXPECT_TRUE(seen.held()) << late_ms;
+    EXPECT_EQ(seen.took_ns, std::max<int64_t>(46 - late_ms, 0) * kSimMs) << late_ms;
+    const int64_t late_ns = std::min<int64_t>(late_ms, 50) * kSimMs;  // no more is believed
+    EXPECT_EQ(seen.origin[OUTRIDER_ORIGIN_AGE_NS], 50 * kSimMs + late_ms * kSimMs + seen.took_ns);
+    int64_t c[OUTRIDER_TANDEM_COUNT];
+    sim.runner->read_counters(c);
+    EXPECT_EQ(c[OUTRIDER_TANDEM_WORST_TICK_NS], std::max(46 * kSimMs, late_ns)) << late_ms;
+    EXPECT_EQ(c[OUTRIDER_TANDEM_DROPPED_PERIODS], late_ms >= 50 ? 1 : 0) << late_ms;
+  }
+}
+
+// Told for one tick only, whether that tick was run or not; a time to come is now.
+TEST(TandemRunner, a_tick_that_was_not_told_of_is_due_when_it_begins) {
+  Sim sim(1);
+  sim.settle();
+  sim.lead->cable.delay_ns = 47 * kSimMs;
+  sim.runner->due(sim.clock.now_ns() - 20 * kSimMs);
+  EXPECT_EQ(sim.tick().took_ns, 26 * kSimMs);
+  sim.run(1);
+  EXPECT_EQ(sim.tick().took_ns, 46 * kSimMs);
+  sim.runner->due(sim.clock.now_ns() + 1);
+  EXPECT_EQ(sim.tick().took_ns, 46 * kSimMs);
+}
+
 // G9: the late answer is what a second held tick gives.
 TEST(TandemRunner, G9_a_late_answer_refreshes_what_is_held) {
   Sim sim(1);

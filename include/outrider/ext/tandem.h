@@ -15,7 +15,7 @@ enum outrider_origin {
   OUTRIDER_ORIGIN_LEADER = 0, /* 0 nobody (the tick was refused), 1 standby, 2 lead */
   OUTRIDER_ORIGIN_EPOCH = 1,  /* of the authority; rises by one with every change of leader */
   OUTRIDER_ORIGIN_HELD = 2,   /* 1: the previous output was given again */
-  OUTRIDER_ORIGIN_AGE_NS = 3, /* from the start of the tick whose inputs were answered to the end of
+  OUTRIDER_ORIGIN_AGE_NS = 3, /* from when the tick was due whose inputs were answered to the end of
                                  this tick: what a consumer can compensate */
   OUTRIDER_ORIGIN_REASON = 4, /* of the last change of leader: outrider_tandem_reason */
   OUTRIDER_ORIGIN_TICK = 5,   /* number of this tick, from 1 */
@@ -41,10 +41,10 @@ enum outrider_tandem_counter {
   OUTRIDER_TANDEM_SHADOWS = 14,
   OUTRIDER_TANDEM_COVERED = 15, /* ticks the standby computed beside the lead */
   OUTRIDER_TANDEM_DROPPED_PERIODS = 16,
-  OUTRIDER_TANDEM_LATE_TICKS = 17, /* took longer than the period */
+  OUTRIDER_TANDEM_LATE_TICKS = 17, /* ended more than a period after they were due */
   OUTRIDER_TANDEM_WORST_TICK_NS = 18,
   OUTRIDER_TANDEM_LAST_LEAD_NS =
-      19, /* of the last answer of the lead, from the start of its tick */
+      19, /* of the last answer of the lead, from when its tick was due */
   OUTRIDER_TANDEM_WORST_LEAD_NS = 20,
   OUTRIDER_TANDEM_STANDBY_NS = 21, /* what the standby is reckoned to need */
   OUTRIDER_TANDEM_RESETS = 22,     /* of the standby's history */
@@ -94,6 +94,11 @@ typedef struct outrider_tandem_v1 {
   /* [setup], any thread: how the camera warp's output reaches the link (docs/design/memory.md), for
    * the status record: "direct" or "staged", and why, at most 160 bytes. 0, or FRT_ERR_INVALID. */
   int (*note_warp)(void* self, const char* route, const char* reason);
+  /* [hot] When the next tick was due, in ns of CLOCK_MONOTONIC: the hold point and every other time
+   * of that tick count from then, so that a late wake-up of the loop costs the lead and not the
+   * consumer. A time to come counts as now, one further back than period_ms as that. A tick that
+   * was not told of is due when it begins. */
+  void (*due)(void* self, int64_t due_ns);
 } outrider_tandem_v1;
 
 #endif

@@ -86,6 +86,9 @@ void replugged(void* self) {
 int note_warp(void* self, const char* route, const char* reason) {
   return self == nullptr ? FRT_ERR_INVALID : of(self).note_warp(route, reason);
 }
+void due(void* self, int64_t due_ns) {
+  of(self).runner().due(due_ns);
+}
 const char* lead_error(void* self) {
   return of(self).lead_error();
 }
@@ -146,7 +149,8 @@ Result<frt_model_runtime_v1*> publish(std::unique_ptr<TandemRuntime> runtime) {
                    &reason_words,
                    &lead_error,
                    &replugged,
-                   &note_warp};
+                   &note_warp,
+                   &due};
   abi::MetadataBuilder builder;
   add_identity(builder, *owned->runtime);
   add_ports(builder, *owned->runtime);
