@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/cpu_budget.h"
 #include "kernels/attention.h"
+#include "kernels/channel_conv.h"
 #include "kernels/dispatch.h"
 #include "kernels/kv_cache.h"
 #include "kernels/linear.h"
@@ -121,6 +122,10 @@ class CpuOps final : public Ops {
     const int64_t n_items = n_blocks * n_pairs;
     if (n_items * 2 * c.n_taps * c.n * c.lanes <= 16 * kAloneValues) return part({0, n_items});
     pool_->run([&](int t) { part(part_of(n_items, t, pool_->n_threads())); });
+  }
+
+  void convolve(const ChannelConv& job) noexcept override {
+    convolve_channels(job, table_, *pool_);
   }
 
   void rms_norm(View<const float> x, const float* scale, const float* shift, float eps,

@@ -109,6 +109,32 @@ struct WindowRow {
   int32_t relu;  // 1: kActRelu of the results is stored
 };
 
+// Windows over an image whose channels lie in blocks of kPanelLanes beside each other. For place p and
+// lane l of output block b, with bias last but for what is added:
+//   y[b * y_block + to[p] + l] = act(bias[b][l] + sum of w * x + add at the same index)
+// The sum is one chain from +0 over (outer, y, x, run), run innermost: x at from[p] + outer * x_outer +
+// y * x_y + x * x_x + run * x_run, w at outer * w_outer + y * w_y + x * w_x + (run * n_blocks + b) *
+// kPanelLanes + l. Taps in the padding are not in it: a call has places with the same taps.
+struct ChannelWindows {
+  const float* x;
+  const int64_t *from, *to;  // [n_places]
+  int64_t n_places;
+  int64_t n_outer, n_y, n_x, n_run, n_last;  // n_last: the run of the last outer
+  int64_t x_outer, x_y, x_x, x_run;
+  const float* w;
+  int64_t w_outer, w_y, w_x;
+  const float* bias;  // [n_blocks * kPanelLanes]
+  const float* add;   // as y, or null
+  float* y;
+  int64_t y_block;
+  int32_t n_blocks;  // 1 to kMaxChannelBlocks
+  int32_t relu;      // 1: kActRelu of the results is stored
+  // A chain cut at an outer: 1 for the first part, else the sum goes on from y; 1 for the last part,
+  // else the sum itself is stored.
+  int32_t begins, ends;
+};
+constexpr int32_t kMaxChannelBlocks = 4;
+
 struct KernelTable {
   const char* name;
 
@@ -152,6 +178,9 @@ struct KernelTable {
   // y = x * factor.
   void (*scale_row)(const float* x, float factor, int64_t n, float* y);
   void (*window_row)(const WindowRow* row);
+  void (*channel_windows)(const ChannelWindows* windows);
+  // Each lane of the input has its own output: n_outer, n_run, n_blocks are 1, x is read a block at once.
+  void (*own_windows)(const ChannelWindows* windows);
   // One block of a softmax in powers of two that runs over several. With m = max(*largest, scale *
   // max of s[0, n)): s[0, n) becomes 2^(scale * s - m) and s[n, n_padded) becomes 0; n > 0, scale >
   // 0. Returns f = 2^(*largest - m), by which everything summed before must be multiplied: exactly

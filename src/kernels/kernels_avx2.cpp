@@ -207,6 +207,8 @@ const KernelTable kAvx2Table = {
     activate_row,
     scale_row,
     window_row,
+    channel_windows,
+    own_windows,
     softmax_block,
     {peak_f32, kPeakSums* kW * 2},
     {nullptr, 0},

@@ -185,6 +185,8 @@ const KernelTable kAvx512Table = {
     activate_row,
     scale_row,
     window_row,
+    channel_windows,
+    own_windows,
     softmax_block,
     {peak_f32, kPeakSums* kW * 2},
     {nullptr, 0},

@@ -204,6 +204,44 @@ void window_row(const WindowRow* row) {
   }
 }
 
+// The end of one sum: bias, what is added, activation.
+float channel_value(const ChannelWindows* c, float sum, int32_t at_bias, int64_t at) {
+  if (c->ends == 0) return sum;
+  sum += c->bias[at_bias];
+  if (c->add != nullptr) sum += c->add[at];
+  return c->relu != 0 && sum < 0 ? 0 : sum;
+}
+
+void channel_windows(const ChannelWindows* c) {
+  for (int64_t p = 0; p < c->n_places; ++p)
+    for (int32_t lane = 0; lane < c->n_blocks * kPanelLanes; ++lane) {
+      const int64_t at = lane / kPanelLanes * c->y_block + c->to[p] + lane % kPanelLanes;
+      float sum = c->begins != 0 ? 0 : c->y[at];
+      for (int64_t outer = 0; outer < c->n_outer; ++outer)
+        for (int64_t y = 0; y < c->n_y; ++y)
+          for (int64_t x = 0; x < c->n_x; ++x) {
+            const float* w = c->w + outer * c->w_outer + y * c->w_y + x * c->w_x + lane;
+            const float* from = c->x + c->from[p] + outer * c->x_outer + y * c->x_y + x * c->x_x;
+            const int64_t n_run = outer + 1 < c->n_outer ? c->n_run : c->n_last;
+            for (int64_t r = 0; r < n_run; ++r)
+              sum = fmaf(from[r * c->x_run], w[r * c->n_blocks * kPanelLanes], sum);
+          }
+      c->y[at] = channel_value(c, sum, lane, at);
+    }
+}
+
+void own_windows(const ChannelWindows* c) {
+  for (int64_t p = 0; p < c->n_places; ++p)
+    for (int32_t lane = 0; lane < kPanelLanes; ++lane) {
+      float sum = 0;
+      for (int64_t y = 0; y < c->n_y; ++y)
+        for (int64_t x = 0; x < c->n_x; ++x)
+          sum = fmaf(c->x[c->from[p] + y * c->x_y + x * c->x_x + lane],
+                     c->w[y * c->w_y + x * c->w_x + lane], sum);
+      c->y[c->to[p] + lane] = channel_value(c, sum, lane, c->to[p] + lane);
+    }
+}
+
 void rms_norm_row(const float* x, const float* scale, const float* shift, float eps, int64_t n,
                   float* y) {
   double squares = 0;
@@ -311,6 +349,8 @@ const KernelTable kScalarTable = {
     activate_row,
     scale_row,
     window_row,
+    channel_windows,
+    own_windows,
     softmax_block,
     {peak_f32, 40},
     {nullptr, 0},

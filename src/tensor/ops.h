@@ -117,6 +117,36 @@ struct Correlation {
   float* y = nullptr;               // [n_out, n_rows, n]; must not alias x
 };
 
+inline constexpr int64_t kChannelBlock = 16;
+
+// A convolution whose output channels lie in blocks of kChannelBlock beside each other: [block][place]
+// [lane]. Output o = 16 b + l at place p:
+//   y[b * y_block + to[p] + l] = act(bias[o] + sum of w * x + add at the same index)
+// The sum is one chain from +0 over (outer, ky, kx, run), run innermost, of the taps that its run of
+// places has: x at from[p] + outer * x_outer + (ky - y0) * x_y + (kx - x0) * x_x + run * x_run. With
+// `own`, block b of y reads lane l of block b of x (x_block apart) only; n_outer and n_run are 1 then.
+struct ChannelConv {
+  // Places whose windows reach beyond the input at the same taps: ky in [y0, y0 + n_y), kx alike.
+  struct Run {
+    int64_t first = 0, n_places = 0, y0 = 0, n_y = 0, x0 = 0, n_x = 0;
+  };
+  const float* x = nullptr;
+  const int64_t *from = nullptr, *to = nullptr;  // by place
+  std::span<const Run> runs;
+  int64_t kernel_y = 1, kernel_x = 1, n_outer = 1, n_run = 1, n_last = 1;  // n_last: of the last outer
+  int64_t x_outer = 0, x_y = 0, x_x = 0, x_run = 0, x_block = 0;
+  bool own = false;
+  int64_t n_blocks = 0;             // of outputs
+  // Groups of four blocks, the last of what is left: [group][outer][ky][kx][run][blocks][lane]. Zeros
+  // where there is no channel. With `own`: [block][ky][kx][lane].
+  const float* w = nullptr;
+  const float* bias = nullptr;      // [n_blocks * kChannelBlock]
+  const float* add = nullptr;       // as y, or null; must not alias y
+  Activation activation = Activation::kNone;
+  float* y = nullptr;               // must not alias x
+  int64_t y_block = 0;
+};
+
 // The largest shapes a run will use.
 struct OpsLimits {
   int64_t max_rows = 0;             // m of any linear or norm
@@ -154,6 +184,8 @@ class Ops {
                        View<float> y) noexcept = 0;
   // [hot] See Correlation. f32 throughout.
   virtual void correlate(const Correlation& job) noexcept = 0;
+  // [hot] See ChannelConv. f32 throughout.
+  virtual void convolve(const ChannelConv& job) noexcept = 0;
   // [hot] y = x / sqrt(mean(x^2) + eps) * (1 + scale) + shift; shift may be null. y may be x.
   virtual void rms_norm(View<const float> x, const float* scale, const float* shift, float eps,
                         View<float> y) noexcept = 0;
