@@ -1,5 +1,6 @@
 #include "onnx/fuse.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace outrider::onnx {
@@ -71,11 +72,20 @@ class Fuser {
     }
     std::vector<Node> kept;
     for (size_t i = 0; i < g_.nodes.size(); ++i)
-      if (!gone_[i]) kept.push_back(std::move(g_.nodes[i]));
+      if (!gone_[i]) {
+        note_sole(g_.nodes[i]);
+        kept.push_back(std::move(g_.nodes[i]));
+      }
     g_.nodes = std::move(kept);
   }
 
  private:
+  void note_sole(Node& node) {
+    for (size_t i = 0; i < std::min<size_t>(node.inputs.size(), 32); ++i)
+      if (uses_.maker.contains(node.inputs[i]) && uses_.count[node.inputs[i]] == 1)
+        node.sole |= 1u << i;
+  }
+
   const std::vector<size_t>& readers(const std::string& name) { return uses_.readers[name]; }
 
   void replace(size_t product, size_t last) {

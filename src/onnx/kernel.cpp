@@ -103,6 +103,11 @@ void NodeContext::output(size_t i, DType dtype, const Shape& shape) {
   outputs_[i] = {{dtype, shape}, -1, true};
 }
 
+void NodeContext::blocked_output(size_t i, const Shape& shape) {
+  output(i, DType::kF32, shape);
+  outputs_[i].blocked = true;
+}
+
 void NodeContext::output_is_input(size_t i, size_t j, const Shape& shape) {
   output(i, dtype(j), shape);
   outputs_[i].alias = static_cast<int>(j);

@@ -41,6 +41,11 @@ class Kernel {
   virtual ~Kernel() = default;
   // [hot] The same inputs give the same bits for any number of threads.
   virtual void run(const Operands& o) const noexcept = 0;
+  // [setup] True: from now on it does to its result what the next node would have done. The added
+  // array is input kAdded, laid out as the result.
+  virtual bool absorb(Activation) { return false; }
+  virtual bool absorb_add() { return false; }
+  static constexpr size_t kAdded = 3;
 };
 
 // A kernel of a callable f(const Operands&).
@@ -64,7 +69,10 @@ class NodeContext {
     bool given = false;
     TensorType type;
     const std::byte* constant = nullptr;  // its values, when they are known at open
+    bool blocked = false;                 // lies in channel blocks (channels.h)
   };
+  // What an operator may ask for instead of an answer: the same inputs in another layout.
+  enum class Wish : uint8_t { kNone, kRows, kBlocks };
 
   struct Surroundings {
     int64_t opset = kMaxOpset;
@@ -106,6 +114,15 @@ class NodeContext {
   const T* constant(size_t i) const {
     return reinterpret_cast<const T*>(inputs_[i].constant);
   }
+  // Only operators that read channel blocks (Operator::channels) see any.
+  bool is_blocked(size_t i) const { return has(i) && inputs_[i].blocked; }
+  // The answer of an operator that wants all inputs as rows, or input 0 in blocks: it is asked
+  // again.
+  Error again_with(Wish wish) {
+    wish_ = wish;
+    return make_error(Code::kUnsupported, "%s", "asked again with its inputs in another layout");
+  }
+  Wish wish() const { return wish_; }
   // Values of an i64 or i32 input of rank 0 or 1 that must be known at open. Errors: kUnsupported
   // (depends on inputs; noted in undetermined()), kNotFound (another type or rank).
   Result<std::vector<int64_t>> known_ints(size_t i, const char* what);
@@ -127,6 +144,8 @@ class NodeContext {
   size_t n_outputs() const { return node_.outputs.size(); }
   bool wants(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
   void output(size_t i, DType dtype, const Shape& shape);
+  // The same, in channel blocks: f32, rank 3 to 5.
+  void blocked_output(size_t i, const Shape& shape);
   // Output i is input j seen with another shape: no kernel, no copy.
   void output_is_input(size_t i, size_t j, const Shape& shape);
   // The outputs follow from the shapes alone: the kernel reads no input and runs at open.
@@ -150,6 +169,7 @@ class NodeContext {
     TensorType type;
     int alias = -1;  // index of the input it looks at
     bool declared = false;
+    bool blocked = false;
   };
   const std::vector<Output>& outputs() const { return outputs_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
@@ -164,6 +184,7 @@ class NodeContext {
   std::vector<Output> outputs_;
   size_t scratch_bytes_ = 0;
   bool known_ = false;
+  Wish wish_ = Wish::kNone;
   std::vector<std::shared_ptr<void>> kept_;
   std::vector<size_t> undetermined_;
 };

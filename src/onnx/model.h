@@ -74,6 +74,7 @@ struct Node {
   std::vector<Attribute> attributes;
   // Put there by fuse(), never by a file: what is applied to the result of a product.
   Activation activation = Activation::kNone;
+  uint32_t sole = 0;  // bit i: input i is made by a node beside this one and read by nobody else
   int64_t opset = 0;  // of the standard's operators in a function's body; 0: the model's
   const Attribute* find(std::string_view attribute) const;
 };

@@ -8,12 +8,20 @@
 
 namespace outrider::onnx {
 
+// What an operator does with inputs in channel blocks (channels.h).
+enum class Channels : uint8_t {
+  kRows,   // wants none: they are laid out in rows before it
+  kReads,  // its prepare looks at is_blocked()
+  kEach,   // treats every value alone, with broadcasting: sees arrays with one dimension more
+};
+
 struct Operator {
   const char* name;
   int64_t since, last;  // opsets in which this definition is the one that holds
   Prepare prepare;
   // Computes in f32: f16 and bf16 inputs are widened before it and its f32 results narrowed again.
   bool in_f32 = false;
+  Channels channels = Channels::kRows;
 };
 
 // The definition of `op` in `opset`, or null.

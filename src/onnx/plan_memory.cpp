@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/printable.h"
+#include "onnx/channels.h"
 #include "onnx/fuse.h"
 #include "onnx/planner.h"
 
@@ -62,12 +63,17 @@ class Places {
 
 }  // namespace
 
+size_t Planner::bytes_of(int v) const {
+  return value(v).blocked ? blocked_bytes(value(v).type.shape) : value(v).type.n_bytes();
+}
+
 // Every output has an array of its own, which a later tick overwrites and nothing else touches.
 Result<void> Planner::add_outputs(const Scope& scope) {
   std::set<int> taken(plan_->input_values_.begin(), plan_->input_values_.end());
   for (const Declared& output : model_.graph.outputs) {
     int v = scope.find(output.name);
     if (v < 0) continue;  // its maker is among the problems
+    v = in_rows(v);
     DType declared;
     if (output.type != 0 &&
         (!known_type(output.type, declared) || declared != value(v).type.dtype)) {
@@ -132,7 +138,7 @@ Result<void> Planner::place() {
   Places memory;
   for (const auto* list : {&plan_->input_values_, &plan_->output_values_}) {
     for (const int v : *list) {
-      places[static_cast<size_t>(v)].offset = memory.take(value(v).type.n_bytes());
+      places[static_cast<size_t>(v)].offset = memory.take(bytes_of(v));
       stays[static_cast<size_t>(v)] = true;
     }
   }
@@ -140,7 +146,7 @@ Result<void> Planner::place() {
     Step& step = steps[i];
     for (const int v : step.out)
       if (v >= 0 && !stays[static_cast<size_t>(v)])
-        places[static_cast<size_t>(v)].offset = memory.take(value(v).type.n_bytes());
+        places[static_cast<size_t>(v)].offset = memory.take(bytes_of(v));
     step.scratch_offset = memory.take(step.scratch_bytes);
     memory.give_back(step.scratch_offset, step.scratch_bytes);
     std::set<int> ended;
@@ -149,8 +155,7 @@ Result<void> Planner::place() {
         if (v >= 0 && !stays[static_cast<size_t>(v)] && last[static_cast<size_t>(v)] == i &&
             value(v).constant == nullptr)
           ended.insert(v);
-    for (const int v : ended)
-      memory.give_back(places[static_cast<size_t>(v)].offset, value(v).type.n_bytes());
+    for (const int v : ended) memory.give_back(places[static_cast<size_t>(v)].offset, bytes_of(v));
   }
   // Small constants that a run reads move beside the packed weights; large ones stay where they
   // are.

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "onnx/channels.h"
 #include "onnx/planner.h"
 
 namespace outrider::onnx {
@@ -82,17 +83,43 @@ std::vector<int> Planner::prepare_node(const Node& node, const std::vector<int>&
 
 std::vector<int> Planner::prepare_as_is(const Node& node, const std::vector<int>& inputs,
                                         const Operator& op) {
+  if (const int v = absorbed(node, inputs); v >= 0) return {v};
+  std::vector<int> given = inputs;
+  auto wish = NodeContext::Wish::kNone;
+  int64_t each_of = 0;
+  const auto rows = [&] {
+    for (int& v : given) v = in_rows(v);
+  };
+  if (op.channels == Channels::kEach && !blocks_of_each(given, each_of)) each_of = 0;
+  if (op.channels != Channels::kReads && each_of == 0) rows();
+  std::vector<int> made = prepare_once(node, given, op, each_of, wish);
+  if (wish == NodeContext::Wish::kNone) return made;
+  if (wish == NodeContext::Wish::kRows) rows();
+  if (wish == NodeContext::Wish::kBlocks) given[0] = in_blocks(given[0]);
+  return prepare_once(node, given, op, 0, wish);
+}
+
+std::vector<int> Planner::prepare_once(const Node& node, const std::vector<int>& inputs,
+                                       const Operator& op, int64_t each_of,
+                                       NodeContext::Wish& wish) {
   std::vector<NodeContext::Input> seen;
   for (const int v : inputs) {
     NodeContext::Input input;
     input.given = v >= 0;
-    if (input.given) input.type = value(v).type, input.constant = value(v).constant;
+    if (input.given) {
+      input.type = value(v).type;
+      input.constant = value(v).constant;
+      input.blocked = value(v).blocked;
+      if (each_of > 0 && input.blocked) input.type.shape = blocked_shape(input.type.shape);
+    }
     seen.push_back(input);
   }
   NodeContext context(
       node, std::move(seen),
       {opset_of(node), options_.precision, &ops_, &plan_->limits_, &plan_->flop_, &pool_});
   auto prepared = op.prepare(context);
+  wish = prepared ? NodeContext::Wish::kNone : context.wish();
+  if (wish != NodeContext::Wish::kNone) return {};
   if (!prepared) {
     for (const size_t i : context.undetermined())
       for (size_t k = 0; k < plan_->inputs_.size(); ++k)
@@ -117,6 +144,12 @@ std::vector<int> Planner::prepare_as_is(const Node& node, const std::vector<int>
       return {};
     }
     const int v = add_value(output.type);
+    values_.back().blocked = output.blocked || each_of > 0;
+    if (each_of > 0) {
+      Shape& shape = values_.back().type.shape;
+      shape = Shape(shape.dims().first(static_cast<size_t>(shape.rank()) - 1));
+      shape[1] = each_of;
+    }
     made.back() = v;
     if (output.alias >= 0) {
       const int source = inputs[static_cast<size_t>(output.alias)];
@@ -135,8 +168,12 @@ std::vector<int> Planner::prepare_as_is(const Node& node, const std::vector<int>
   step.scratch_bytes = context.scratch_bytes();
   if (!context.known())
     for (const int v : inputs) step.in.push_back(v < 0 ? kLeftOut : root_of(v));
-  if (!fold(step)) plan_->steps_.push_back(std::move(step));
+  add_step(std::move(step));
   return code_ == Code::kNoMemory ? std::vector<int>() : made;
+}
+
+void Planner::add_step(Step&& step) {
+  if (!fold(step)) plan_->steps_.push_back(std::move(step));
 }
 
 // A step all of whose inputs are known runs now.
@@ -145,7 +182,7 @@ bool Planner::fold(Step& step) {
     if (v >= 0 && value(v).constant == nullptr) return false;
   size_t n_bytes = step.scratch_bytes;
   for (const int v : step.out)
-    if (v >= 0) n_bytes += value(v).type.n_bytes();
+    if (v >= 0) n_bytes += bytes_of(v);
   folded_bytes_ += n_bytes;
   if (folded_bytes_ > options_.max_bytes) {
     problem(make_error(Code::kNoMemory, "%s: constants computed at open take more than %zu bytes",
@@ -162,7 +199,7 @@ bool Planner::fold(Step& step) {
   for (const int v : step.out) {
     out.push_back(nullptr);
     if (v < 0) continue;
-    const auto block = aligned_block(value(v).type.n_bytes());
+    const auto block = aligned_block(bytes_of(v));
     out.back() = block.get();
     values_[static_cast<size_t>(v)].owner = block;
     values_[static_cast<size_t>(v)].constant = block.get();

@@ -24,6 +24,7 @@ class Planner {
     int root = -1;                      // of a look: the value that has the bytes
     std::shared_ptr<const void> owner;  // of a constant
     const std::byte* constant = nullptr;
+    bool blocked = false;  // in channel blocks
   };
   static constexpr int kLeftOut = -1, kBroken = -2;  // broken: its maker is among the problems
 
@@ -56,6 +57,10 @@ class Planner {
                                 const Operator& op);
   std::vector<int> prepare_as_is(const Node& node, const std::vector<int>& inputs,
                                  const Operator& op);
+  // each_of: channels of an operator that sees blocks as one dimension more, or 0.
+  std::vector<int> prepare_once(const Node& node, const std::vector<int>& inputs,
+                                const Operator& op, int64_t each_of, NodeContext::Wish& wish);
+  void add_step(Step&& step);
   int cast(int value, DType dtype);
   bool fold(Step& step);
   int64_t opset_of(const Node& node) const { return node.opset != 0 ? node.opset : model_.opset; }
@@ -63,7 +68,17 @@ class Planner {
   int root_of(int value) const;
   const Value& value(int i) const { return values_[static_cast<size_t>(i)]; }
 
+  // plan_channels.cpp
+  int in_rows(int value);
+  int in_blocks(int value);
+  int constant_in_blocks(int value, int64_t n_channels, int rank);
+  Step* maker_of(int value);
+  int absorbed(const Node& node, const std::vector<int>& inputs);
+  int absorbed_add(const Node& node, const std::vector<int>& inputs);
+  bool blocks_of_each(std::vector<int>& inputs, int64_t& n_channels);
+
   // plan_memory.cpp
+  size_t bytes_of(int value) const;
   Result<void> add_outputs(const Scope& scope);
   void drop_unused_steps();
   Result<void> place();
@@ -75,7 +90,8 @@ class Planner {
   Code code_ = Code::kOk;  // of the worst problem
   std::vector<Value> values_;
   std::vector<std::shared_ptr<const void>> kept_;
-  std::unordered_map<int, int> widened_;  // f16 value -> its f32 twin
+  std::unordered_map<int, int> widened_;              // f16 value -> its f32 twin
+  std::unordered_map<int, int> in_rows_, in_blocks_;  // the same array in the other layout
   std::set<std::string> missing_operators_;
   size_t constant_bytes_ = 0, folded_bytes_ = 0;
   size_t n_unrolled_ = 0;

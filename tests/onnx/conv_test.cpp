@@ -133,6 +133,12 @@ Geometry random_geometry(std::mt19937& random) {
   g.groups = kind == 1 ? 2 : kind == 2 ? pick(2, 9) : 1;
   g.in_each = kind == 2 || kind == 3 ? 1 : pick(1, 6);
   g.out_each = kind == 2 ? pick(1, 2) : pick(1, 19);
+  // Channels in blocks: some of a whole one, some with lanes to spare, groups of blocks.
+  if (n < 3 && pick(0, 2) == 0) {
+    g.groups = kind == 1 ? 2 : kind == 2 ? pick(12, 40) : 1;
+    g.in_each = kind == 2 ? 1 : kind == 1 ? 16 * pick(1, 2) : pick(1, 40);
+    g.out_each = kind == 2 ? 1 : kind == 1 ? 16 * pick(1, 2) : pick(12, 90);
+  }
   return g;
 }
 
@@ -214,6 +220,113 @@ TEST(OnnxPool, the_largest_of_every_geometry_with_a_nan_that_stays) {
         ASSERT_EQ(got[j], best) << text(g) << " at " << j;
     }
   }
+}
+
+// A network whose arrays stay in channel blocks. With `rows` a Reshape to the same shape behind
+// every node lays them out in rows, so that every operator computes on rows or makes its blocks
+// anew.
+class Network {
+ public:
+  Network(bool rows, int64_t n_batch, int64_t width) : rows_(rows) {
+    m.input("x", {n_batch, 3, 21, 19}).output("y").output("z").output("s");
+    m.ints("same", {4}, {0, 0, 0, 0});
+    conv("x", "c1", 3, width, 3, 2);
+    layer("Relu", {"c1"}, "r1");
+    set_window(layer("MaxPool", {"r1"}, "p1"), {{}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
+    conv("p1", "c2", width, 2 * width, 3, 1);
+    layer("HardSwish", {"c2"}, "h2");
+    conv("h2", "d2", 2 * width, 2 * width, 3, 1, 2 * width);
+    layer("Add", {"d2", "h2"}, "a2");
+    layer("Relu", {"a2"}, "r2");
+    squeeze("r2", 2 * width);
+    set_int(layer("Concat", {"e2", "c1"}, "k"), "axis", 1);
+    auto& pool = layer("AveragePool", {"k"}, "p2");
+    set_window(pool, {{}, {2, 3}, {2, 2}, {1, 1}, {0, 1}, {1, 1}});
+    set_int(pool, "count_include_pad", 1);
+    conv("p2", "y", 3 * width, 5, 1, 1);
+    conv("p2", "z", 3 * width, 17, 3, 1);
+  }
+  std::vector<std::vector<float>> outputs(const std::vector<float>& x, int n_threads) {
+    auto model = m.read();
+    EXPECT_TRUE(model) << model.error().text;
+    auto runner = make_runner(std::move(model.value()), {}, n_threads);
+    EXPECT_TRUE(runner) << runner.error().text;
+    if (!runner) return {};
+    auto& r = *runner.value().run;
+    n_laid_out = 0;
+    for (const Step& step : r.plan().steps()) n_laid_out += step.what == "Rows";
+    EXPECT_EQ(r.input(0).size(), x.size() * 4);
+    std::vector<std::vector<float>> all;
+    for (int tick = 0; tick < 2; ++tick) {
+      all.clear();
+      std::memcpy(r.input(0).data(), x.data(), x.size() * 4);
+      r.run();
+      for (size_t i = 0; i < r.plan().outputs().size(); ++i) {
+        all.emplace_back(r.output(i).size() / 4);
+        std::memcpy(all.back().data(), r.output(i).data(), r.output(i).size());
+      }
+    }
+    return all;
+  }
+  size_t n_laid_out = 0;
+  ModelMaker m;
+
+ private:
+  ::onnx::NodeProto& layer(const std::string& op, const std::vector<std::string>& in,
+                           const std::string& out) {
+    const size_t at = static_cast<size_t>(m.graph().node_size());
+    m.node(op, in, {rows_ ? out + "_" : out});
+    if (rows_) m.node("Reshape", {out + "_", "same"}, {out});
+    return *m.graph().mutable_node(static_cast<int>(at));
+  }
+  void conv(const std::string& in, const std::string& out, int64_t n_in, int64_t n_out,
+            int64_t kernel, int64_t stride, int64_t groups = 1) {
+    const std::string w = "w_" + out, b = "b_" + out;
+    m.floats(w, {n_out, n_in / groups, kernel, kernel},
+             values(random_, n_out * n_in / groups * kernel * kernel));
+    m.floats(b, {n_out}, values(random_, n_out));
+    auto& node = layer("Conv", {in, w, b}, out);
+    const int64_t pad = kernel / 2;
+    set_window(node, {{}, {kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad}, {pad, pad}});
+    set_int(node, "group", groups);
+  }
+  // e2 = in times a factor for each channel that follows from its mean.
+  void squeeze(const std::string& in, int64_t n) {
+    layer("GlobalAveragePool", {in}, "mean");
+    conv("mean", "s1", n, 7, 1, 1);
+    conv("s1", "s", 7, n, 1, 1);
+    layer("Sigmoid", {"s"}, "gate");
+    layer("Mul", {in, "gate"}, "m2");
+    m.floats("each", {n, 1, 1}, values(random_, n));
+    layer("Mul", {"m2", "each"}, "n2");
+    m.floats("one", {}, {0.75f});
+    layer("Sub", {"one", "n2"}, "e2_wide");
+    set_window(layer("MaxPool", {"e2_wide"}, "e2"), {{}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}});
+  }
+
+  bool rows_;
+  std::mt19937 random_{11};
+};
+
+// 16: blocks without a lane to spare, Concat in blocks; 20: with, and Concat by rows.
+TEST(OnnxChannels, a_network_in_blocks_gives_the_bits_of_one_in_rows) {
+  for (const int64_t width : {16, 20, 32})
+    for (const int64_t n_batch : {1, 2}) {
+      std::mt19937 random(12);
+      const auto x = values(random, n_batch * 3 * 21 * 19);
+      Network whole(false, n_batch, width), apart(true, n_batch, width);
+      const auto got = whole.outputs(x, 1), again = whole.outputs(x, 3),
+                 wanted = apart.outputs(x, 1);
+      ASSERT_EQ(got.size(), 3u);
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_EQ(got[i].size(), wanted[i].size());
+        EXPECT_EQ(std::memcmp(got[i].data(), wanted[i].data(), got[i].size() * 4), 0)
+            << "output " << i << ", width " << width << ", batch " << n_batch;
+        EXPECT_EQ(std::memcmp(got[i].data(), again[i].data(), got[i].size() * 4), 0)
+            << "three threads, output " << i << ", width " << width;
+      }
+      EXPECT_LT(whole.n_laid_out, apart.n_laid_out);
+    }
 }
 
 }  // namespace

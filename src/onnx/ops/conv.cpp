@@ -190,12 +190,21 @@ Prepared conv(NodeContext& c) {
   const auto sizes = conv_sizes(c);
   if (!sizes) return sizes.error();
   const ConvSizes& s = sizes.value();
-  c.output(0, DType::kF32, window_shape(s.w, s.n_batch, s.out_channels));
+  const bool in_blocks = channels_fit(c, s);
+  if (!in_blocks && c.is_blocked(0)) return c.again_with(NodeContext::Wish::kRows);
+  if (in_blocks && !c.is_blocked(0) && wants_blocks(s))
+    return c.again_with(NodeContext::Wish::kBlocks);
+  const Shape out = window_shape(s.w, s.n_batch, s.out_channels);
+  c.output(0, DType::kF32, out);
   int64_t n = 0;
   if (__builtin_mul_overflow(s.w.n_out(), s.n_k(), &n) || n > (int64_t{1} << 34))
     return c.unsupported("%lld places of a kernel of %lld values",
                          static_cast<long long>(s.w.n_out()), static_cast<long long>(s.n_k()));
   c.count_flop(2.0 * static_cast<double>(n) * static_cast<double>(s.n_batch * s.out_channels));
+  if (in_blocks) {
+    c.blocked_output(0, out);
+    return channel_conv(c, s);
+  }
   constexpr int64_t kFewPlaces = 12;
   if (c.is_constant(1)) {
     if (!s.is_depthwise() && s.w.n_out() <= kFewPlaces) return row_conv(c, s, c.has(2));
@@ -306,7 +315,7 @@ Prepared conv_transpose(NodeContext& c) {
 }
 
 constexpr Operator kOperators[] = {
-    {"Conv", 1, kMaxOpset, conv, true},
+    {"Conv", 1, kMaxOpset, conv, true, Channels::kReads},
     {"ConvTranspose", 1, kMaxOpset, conv_transpose, true},
 };
 

@@ -24,4 +24,10 @@ inline bool is_plain(const Window& w) {
 bool window_fits(const ConvSizes& s);
 Prepared window_conv(NodeContext& c, const ConvSizes& s, bool with_bias);
 
+// Outputs in channel blocks (channel_conv.cpp). The answer follows from sizes and constants alone.
+bool channels_fit(const NodeContext& c, const ConvSizes& s);
+// Input 0 must be in blocks; else it may be in rows.
+bool wants_blocks(const ConvSizes& s);
+Prepared channel_conv(NodeContext& c, const ConvSizes& s);
+
 }  // namespace outrider::onnx

@@ -301,11 +301,16 @@ Prepared mean(NodeContext& c) {
 }
 
 constexpr Operator kOperators[] = {
-    {"Add", 7, kMaxOpset, binary<Add>, true}, {"Sub", 7, kMaxOpset, binary<Sub>, true},
-    {"Mul", 7, kMaxOpset, binary<Mul>, true}, {"Div", 7, kMaxOpset, binary<Div>, true},
-    {"Pow", 7, kMaxOpset, pow_op, true},      {"Mod", 10, kMaxOpset, mod, true},
-    {"Min", 6, kMaxOpset, fold<Min>, true},   {"Max", 6, kMaxOpset, fold<Max>, true},
-    {"Sum", 6, kMaxOpset, fold<Add>, true},   {"Mean", 6, kMaxOpset, mean, true},
+    {"Add", 7, kMaxOpset, binary<Add>, true, Channels::kEach},
+    {"Sub", 7, kMaxOpset, binary<Sub>, true, Channels::kEach},
+    {"Mul", 7, kMaxOpset, binary<Mul>, true, Channels::kEach},
+    {"Div", 7, kMaxOpset, binary<Div>, true, Channels::kEach},
+    {"Pow", 7, kMaxOpset, pow_op, true},
+    {"Mod", 10, kMaxOpset, mod, true},
+    {"Min", 6, kMaxOpset, fold<Min>, true, Channels::kEach},
+    {"Max", 6, kMaxOpset, fold<Max>, true, Channels::kEach},
+    {"Sum", 6, kMaxOpset, fold<Add>, true, Channels::kEach},
+    {"Mean", 6, kMaxOpset, mean, true, Channels::kEach},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <vector>
 
+#include "onnx/channels.h"
 #include "onnx/operators.h"
 #include "onnx/ops/broadcast.h"
 
@@ -286,12 +287,24 @@ Prepared space_to_depth(NodeContext& c) {
 // ---- Concat, Split
 // ---------------------------------------------------------------------------------
 
+// In channel blocks: whole blocks behind each other.
+bool joins_blocks(const NodeContext& c, int axis) {
+  for (size_t i = 0; i < c.n_inputs(); ++i) {
+    const bool is_last = i + 1 == c.n_inputs();
+    if (!c.is_blocked(i) || (!is_last && c.shape(i)[1] % kChannelBlock != 0)) return false;
+  }
+  return axis == 1;
+}
+
 Prepared concat(NodeContext& c) {
   if (c.n_inputs() == 0) return c.wrong("no inputs");
   OUTRIDER_TRY(c.require_inputs(c.n_inputs(), c.n_inputs()));
   const auto axis = c.axis(c.integer("axis", 1), c.shape(0).rank());
   if (!axis) return axis.error();
   const int a = axis.value();
+  bool any_blocked = false;
+  for (size_t i = 0; i < c.n_inputs(); ++i) any_blocked = any_blocked || c.is_blocked(i);
+  if (any_blocked && !joins_blocks(c, a)) return c.again_with(NodeContext::Wish::kRows);
   Shape out = c.shape(0);
   const size_t size = dtype_bytes(c.dtype(0));
   std::vector<size_t> runs;
@@ -299,7 +312,8 @@ Prepared concat(NodeContext& c) {
     Shape other = c.shape(i);
     if (c.dtype(i) != c.dtype(0) || other.rank() != out.rank())
       return c.wrong("inputs %s and %s", c.type(0).text().c_str(), c.type(i).text().c_str());
-    runs.push_back(static_cast<size_t>(other.product(a, other.rank())) * size);
+    const Shape laid = any_blocked ? blocked_shape(other) : other;
+    runs.push_back(static_cast<size_t>(laid.product(a, laid.rank())) * size);
     if (i == 0) continue;
     int64_t sum = 0;
     if (__builtin_add_overflow(out[a], other[a], &sum)) return c.wrong("the sizes overflow");
@@ -307,7 +321,10 @@ Prepared concat(NodeContext& c) {
     if (!(other == out))
       return c.wrong("inputs %s and %s", c.type(0).text().c_str(), c.type(i).text().c_str());
   }
-  c.output(0, c.dtype(0), out);
+  if (any_blocked)
+    c.blocked_output(0, out);
+  else
+    c.output(0, c.dtype(0), out);
   const auto n_rows = static_cast<size_t>(out.product(0, a));
   return make_kernel([runs, n_rows](const Operands& o) {
     std::byte* y = o.out[0];
@@ -516,7 +533,7 @@ Prepared pad_attributes(NodeContext& c) {
 }
 
 constexpr Operator kOperators[] = {
-    {"Concat", 4, kMaxOpset, concat},
+    {"Concat", 4, kMaxOpset, concat, false, Channels::kReads},
     {"DepthToSpace", 1, kMaxOpset, depth_to_space},
     {"Expand", 8, kMaxOpset, expand},
     {"Pad", 2, 10, pad_attributes},

@@ -1,12 +1,14 @@
 // Pools: a sliding window's largest value or mean, and those of whole planes.
+#include "onnx/ops/pool.h"
+
 #include <cmath>
 #include <limits>
 #include <span>
 #include <vector>
 
+#include "onnx/channels.h"
 #include "onnx/operators.h"
 #include "onnx/ops/broadcast.h"
-#include "onnx/ops/window.h"
 
 namespace outrider::onnx {
 namespace {
@@ -15,28 +17,6 @@ struct PoolRules {
   bool count_padding = false;
   bool column_major = false;  // of the indices
 };
-
-// The part of a window that lies inside: first and last kernel index, and the first input index.
-struct Part {
-  int64_t first, last, at;
-};
-Part inside(const Window& w, size_t d, int64_t out) {
-  const int64_t begin = out * w.stride[d] - w.before[d], step = w.dilation[d];
-  const int64_t first = begin >= 0 ? 0 : (-begin + step - 1) / step;
-  const int64_t last =
-      begin >= w.in[d] ? 0 : std::min(w.kernel[d], (w.in[d] - begin + step - 1) / step);
-  return {first, std::max(first, last), begin + first * step};
-}
-
-// f(output place, three Parts) for all windows of a plane.
-template <class F>
-void each_window(const Window& w, const F& f) {
-  int64_t at = 0;
-  for (int64_t z = 0; z < w.out[0]; ++z)
-    for (int64_t y = 0; y < w.out[1]; ++y)
-      for (int64_t x = 0; x < w.out[2]; ++x, ++at)
-        f(at, inside(w, 0, z), inside(w, 1, y), inside(w, 2, x));
-}
 
 // Where the places of tap l in the last dimension have their value inside: [low, high).
 struct TapSpan {
@@ -52,11 +32,6 @@ std::vector<TapSpan> tap_spans(const Window& w) {
     spans.push_back({first, low, high});
   }
   return spans;
-}
-
-// The larger of both; a NaN on either side stays.
-inline float larger(float value, float best) {
-  return best >= value || best != best ? best : value;
 }
 
 // One output row: the largest of its windows, the inner loop over places without a branch.
@@ -135,6 +110,11 @@ Prepared max_pool(NodeContext& c) {
   if (rules.column_major && c.wants(1) && w.n_spatial != 2)
     return c.unsupported("column-major indices of %d dimensions", w.n_spatial);
   const Shape out = window_shape(w, c.shape(0)[0], c.shape(0)[1]);
+  if (c.is_blocked(0)) {
+    if (c.wants(1)) return c.again_with(NodeContext::Wish::kRows);
+    c.blocked_output(0, out);
+    return block_max_pool(w, out[0] * channel_blocks(out[1]));
+  }
   c.output(0, c.dtype(0), out);
   c.output(1, DType::kI64, out);
   const int64_t n_planes = out[0] * out[1];
@@ -166,6 +146,10 @@ Prepared average_pool(NodeContext& c) {
   const Window w = window.value();
   const bool count_padding = c.integer("count_include_pad", 0) != 0;
   const Shape out = window_shape(w, c.shape(0)[0], c.shape(0)[1]);
+  if (c.is_blocked(0)) {
+    c.blocked_output(0, out);
+    return block_average_pool(w, out[0] * channel_blocks(out[1]), count_padding);
+  }
   c.output(0, DType::kF32, out);
   const int64_t n_planes = out[0] * out[1];
   return make_kernel([=](const Operands& o) {
@@ -179,11 +163,7 @@ Prepared average_pool(NodeContext& c) {
             for (int64_t j = b.first, yi = b.at; j < b.last; ++j, yi += w.dilation[1])
               for (int64_t k = e.first, xi = e.at; k < e.last; ++k, xi += w.dilation[2])
                 sum += static_cast<double>(x[(zi * w.in[1] + yi) * w.in[2] + xi]);
-          const int64_t column = at % w.out[2], row = at / w.out[2] % w.out[1],
-                        slab = at / (w.out[2] * w.out[1]);
-          const int64_t n = count_padding
-                                ? padded(w, 0, slab) * padded(w, 1, row) * padded(w, 2, column)
-                                : (a.last - a.first) * (b.last - b.first) * (e.last - e.first);
+          const int64_t n = n_counted(w, at, a, b, e, count_padding);
           y[at] = n == 0 ? 0 : static_cast<float>(sum / static_cast<double>(n));
         });
       }
@@ -226,8 +206,10 @@ Prepared global(NodeContext& c) {
   if (out.rank() < 3) return c.wrong("input %s has no spatial dimension", out.text().c_str());
   const int64_t n_planes = out[0] * out[1], run = out.product(2, out.rank());
   if (run == 0) return c.wrong("of nothing");
+  if (kMax && c.is_blocked(0)) return c.again_with(NodeContext::Wish::kRows);
   for (int d = 2; d < out.rank(); ++d) out[d] = 1;
   c.output(0, DType::kF32, out);
+  if (c.is_blocked(0)) return block_global_average(out[0], out[1], run);
   return make_kernel([=](const Operands& o) {
     share_range(o.ops, n_planes, run, [&](int64_t first, int64_t last) {
       for (int64_t plane = first; plane < last; ++plane) {
@@ -255,14 +237,22 @@ Prepared global(NodeContext& c) {
 }
 
 constexpr Operator kOperators[] = {
-    {"AveragePool", 7, kMaxOpset, average_pool, true},
-    {"GlobalAveragePool", 1, kMaxOpset, global<false>, true},
-    {"GlobalMaxPool", 1, kMaxOpset, global<true>, true},
+    {"AveragePool", 7, kMaxOpset, average_pool, true, Channels::kReads},
+    {"GlobalAveragePool", 1, kMaxOpset, global<false>, true, Channels::kReads},
+    {"GlobalMaxPool", 1, kMaxOpset, global<true>, true, Channels::kReads},
     {"LpPool", 2, kMaxOpset, lp_pool, true},
-    {"MaxPool", 1, kMaxOpset, max_pool, true},
+    {"MaxPool", 1, kMaxOpset, max_pool, true, Channels::kReads},
 };
 
 }  // namespace
+
+int64_t n_counted(const Window& w, int64_t at, const Part& a, const Part& b, const Part& e,
+                  bool count_padding) {
+  if (!count_padding) return (a.last - a.first) * (b.last - b.first) * (e.last - e.first);
+  const int64_t column = at % w.out[2], row = at / w.out[2] % w.out[1],
+                slab = at / (w.out[2] * w.out[1]);
+  return padded(w, 0, slab) * padded(w, 1, row) * padded(w, 2, column);
+}
 
 std::span<const Operator> pool_operators() {
   return kOperators;
