@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "onnx/node_data.h"
 #include "onnx/operators.h"
+#include "onnx/opset_changes.h"
 
 namespace outrider::onnx::test {
 namespace {
@@ -58,6 +60,27 @@ std::map<std::string, Row> claimed() {
   for (const Operator& op : operators()) put(op.name, op.since, op.last);
   for (const PlannedOperator& op : planned_operators()) put(op.name, op.since, kMaxOpset);
   return rows;
+}
+
+std::string changes() {
+  std::string text =
+      "\nWhat opsets 18 to 21 changed of these, and the test of this project that shows it:\n\n"
+      "| opset | operators | change | here | test |\n|---|---|---|---|---|\n";
+  for (const OpsetChange& c : kOpsetChanges)
+    text += "| " + std::to_string(c.opset) + " | " + c.operators + " | " + c.change + " | " +
+            c.here + " | `" + c.test + "` |\n";
+  return text;
+}
+
+TEST(OnnxClaims, every_change_of_opsets_18_to_21_names_a_test_that_exists) {
+  std::set<std::string> known;
+  const auto& all = *testing::UnitTest::GetInstance();
+  for (int i = 0; i < all.total_test_suite_count(); ++i) {
+    const auto& suite = *all.GetTestSuite(i);
+    for (int k = 0; k < suite.total_test_count(); ++k)
+      known.insert(std::string(suite.name()) + "." + suite.GetTestInfo(k)->name());
+  }
+  for (const OpsetChange& c : kOpsetChanges) EXPECT_TRUE(known.contains(c.test)) << c.test;
 }
 
 TEST(OnnxClaims, the_page_lists_the_operators_of_the_code_and_their_node_tests) {
@@ -110,6 +133,7 @@ TEST(OnnxClaims, the_page_lists_the_operators_of_the_code_and_their_node_tests) 
       "No operator is claimed for:\n\n";
   for (const Unclaimed& form : kUnclaimed)
     wanted += "- " + std::string(form.form) + ": " + outside[&form] + ".\n";
+  wanted += changes();
   if (std::getenv("OUTRIDER_WRITE_DOCS") != nullptr) {
     std::ofstream(path) << page.substr(0, from + begin.size()) << wanted << page.substr(to);
     return;
