@@ -127,10 +127,13 @@ class ChannelKernel final : public Kernel {
 }  // namespace
 
 bool channels_fit(const NodeContext& c, const ConvSizes& s) {
-  constexpr int64_t kLeastChannels = 12, kFewPlaces = 12, kMostPlaces = int64_t{1} << 24;
+  constexpr int64_t kLeastChannels = 12, kFewPlaces = 12;
+  // Of tables made before the result's size is looked at, and so that no offset can overflow.
+  constexpr int64_t kMostPlaces = int64_t{1} << 20, kMostDilation = int64_t{1} << 20;
   if (!c.is_constant(1) || c.is_constant(0) || (c.has(2) && !c.is_constant(2))) return false;
   if (s.w.n_spatial > 2 || s.out_channels < kLeastChannels || s.w.n_out() <= kFewPlaces ||
-      s.w.n_out() > kMostPlaces || s.n_batch < 1)
+      s.w.n_out() > kMostPlaces || s.n_batch < 1 || s.w.dilation[1] > kMostDilation ||
+      s.w.dilation[2] > kMostDilation)
     return false;
   const bool whole = s.in_each % kChannelBlock == 0 && s.out_each % kChannelBlock == 0;
   return s.group == 1 || s.is_depthwise() || whole;
