@@ -9,6 +9,7 @@
 #include "gguf/gguf.h"
 #include "models/pi_gguf.h"
 #include "policy/checkpoint.h"
+#include "policy/fast_answer.h"
 #include "policy/gguf_policy.h"
 #include "policy/pipeline.h"
 #include "policy/prompt.h"
@@ -45,6 +46,10 @@ Result<Opened> open_gguf(const std::string& path) {
   if (!policy) return policy.error();
   auto tokenizer = SpmTokenizer::from_gguf(file.value());
   if (!tokenizer) return tokenizer.error();
+  if (config.value().is_fast()) config.value().answer_tokens = answer_tokens(policy.value());
+  auto tokens =
+      read_gguf_action_tokens(file.value(), tokenizer.value(), config.value(), policy.value());
+  if (!tokens) return tokens.error();
   return Opened{std::move(policy.value()),
                 config.value(),
                 std::move(tokenizer.value()),
@@ -162,12 +167,19 @@ Result<Report> inspect_policy_tokens(const std::string& path, const std::string&
   ids.resize(written.n_ids);
   Report pieces = Report::array();
   for (const int32_t id : ids) pieces.push_back(o.tokenizer.piece_text(id));
-  return Report{{"face", std::string(pi_family_name(o.config.family)) + " policy"},
+  Report report{{"face", std::string(pi_family_name(o.config.family)) + " policy"},
                 {"text", std::string(prompt.value().text())},
                 {"ids", ids},
                 {"pieces", std::move(pieces)},
                 {"cut", written.cut()},
                 {"n", ids.size()}};
+  if (o.config.is_fast()) {
+    report["answer_ends"] = Report::array();
+    for (const int32_t id :
+         FastAnswer::end_ids(o.tokenizer, lerobot_fast(o.policy, o.config.family)))
+      if (id >= 0) report["answer_ends"].push_back(id);
+  }
+  return report;
 }
 
 }  // namespace outrider::cli

@@ -9,7 +9,6 @@ namespace outrider {
 namespace {
 
 constexpr std::string_view kLerobotPrefix = "model.";
-constexpr const char* kTiedEmbedding = "paligemma_with_expert.paligemma.lm_head.weight";
 constexpr int64_t kBaseHeadDim = 256, kBaseVisionWidth = 1152, kBaseVisionHeads = 16;
 constexpr int64_t kMaxLayers = 1024, kMaxSide = 1 << 20;
 
@@ -182,7 +181,8 @@ const SafeTensor* PiCheckpointSource::tensor(std::string_view name) const {
 
 std::optional<TensorInfo> PiCheckpointSource::find(std::string_view name) const {
   const SafeTensor* found = tensor(name);
-  if (found == nullptr && name == pi_safetensors_names().embed) found = tensor(kTiedEmbedding);
+  const PiNames& names = pi_safetensors_names();
+  if (found == nullptr && name == names.embed) found = tensor(names.head);
   if (found == nullptr && time_layers_renamed_) {
     for (const auto& [ours, theirs] : kTimeLayers) {
       if (name.starts_with(ours))
@@ -207,6 +207,9 @@ Result<PiConfig> read_pi_checkpoint_config(const PiCheckpointSource& source,
     c.n_denoise_steps = 0;
     c.action_dim = hints.action_dim;
     c.answer_tokens = hints.answer_tokens;
+    // Trained apart from the embedding, both are there; tied, a file has either name.
+    const auto embed = source.find(names.embed), head = source.find(names.head);
+    c.own_head = embed && head && embed->data != head->data;
     if (!shapes.ok()) return shapes.failure();
     return check_fast(shapes, c);
   }

@@ -1,6 +1,7 @@
 // PI0, PI0.5 or PI0-FAST from a folder of safetensors: openpi's PyTorch names, or LeRobot's (the
-// same behind "model."). The embedding may go by either of its tied names; a PI0.5 checkpoint may
-// carry its time layers under PI0's names. Source: pi-policy.md 11.
+// same behind "model."). The embedding may go by either of its tied names; PI0-FAST with both has
+// an output head of its own. A PI0.5 checkpoint may carry its time layers under PI0's names.
+// Source: pi-policy.md 11.
 #pragma once
 #include <memory>
 

@@ -38,6 +38,7 @@ struct PiConfig {
   int64_t action_dim = 0, action_steps = 0;  // one chunk is [action_steps, action_dim]
   int64_t n_denoise_steps = 10;              // Euler steps
   int64_t answer_tokens = 0;                 // PI0-FAST: most tokens of one answer
+  bool own_head = false;  // PI0-FAST: the output head is no copy of the embedding
   double rope_base = 10000;
 
   bool is_fast() const { return family == PiFamily::kPi0Fast; }

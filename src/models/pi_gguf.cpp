@@ -38,7 +38,11 @@ constexpr PiNames kNames = {
     "action_time_mlp_in",
     "action_time_mlp_out",
     "time_mlp_in",
-    "time_mlp_out"};
+    "time_mlp_out",
+    /*backbone_norm=*/"output_norm",
+    /*head=*/"output.weight"};
+
+constexpr const char* kFastArchitecture = "pi0_fast";
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -65,7 +69,7 @@ constexpr int64_t kMaxWidth = 1 << 16, kMaxMlp = 1 << 20, kMaxLayers = 1024, kMa
 
 Error not_a_policy(const GgufFile& file) {
   return make_error(Code::kNotFound,
-                    "%s: general.architecture is \"%s\", wanted pi0, pi05 or pi0.5%s",
+                    "%s: general.architecture is \"%s\", wanted pi0, pi05, pi0.5 or pi0_fast%s",
                     file.path().c_str(), architecture(file).c_str(),
                     is_pi_vision(file) ? "; this is a vision file: give it as mmproj_path" : "");
 }
@@ -174,7 +178,7 @@ const PiNames& pi_gguf_names() {
 
 bool is_pi_policy(const GgufFile& file) {
   const std::string name = architecture(file);
-  return name == "pi0" || name == "pi05" || name == "pi0.5";
+  return name == "pi0" || name == "pi05" || name == "pi0.5" || name == kFastArchitecture;
 }
 
 bool is_pi_vision(const GgufFile& file) {
@@ -184,6 +188,8 @@ bool is_pi_vision(const GgufFile& file) {
 
 PiFamilyGuess guess_policy_family(const GgufFile& policy) {
   if (!is_pi_policy(policy)) return {};
+  if (architecture(policy) == kFastArchitecture)
+    return {PiFamily::kPi0Fast, "general.architecture is pi0_fast"};
   const auto has = [&](const char* name) { return policy.tensor(name) != nullptr; };
   if (has("output_norm_dense.weight"))
     return {PiFamily::kPi05, "tensor output_norm_dense.weight is present"};
@@ -231,11 +237,18 @@ Result<PiConfig> read_pi_policy_config(const GgufFile& policy) {
   b.head_dim = size.optional(prefix + "attention.key_length",
                              std::max<int64_t>(1, b.width / b.n_heads), 4096);
   const int64_t value_length = size.optional(prefix + "attention.value_length", b.head_dim, 4096);
-  b.n_layers = blocks / 2;
-  e = b;
-  e.width = size.required(prefix + "embedding_length_ae", kMaxWidth);
-  e.mlp = size.required(prefix + "intermediate_size_ae", kMaxMlp);
-  config.n_denoise_steps = size.optional(prefix + "num_inference_steps", 10, 1000);
+  const bool fast = config.is_fast();
+  b.n_layers = fast ? blocks : blocks / 2;
+  config.n_denoise_steps = 0;
+  if (!fast) {
+    e = b;
+    e.width = size.required(prefix + "embedding_length_ae", kMaxWidth);
+    e.mlp = size.required(prefix + "intermediate_size_ae", kMaxMlp);
+    config.n_denoise_steps = size.optional(prefix + "num_inference_steps", 10, 1000);
+  } else {
+    config.answer_tokens = size.optional(prefix + "max_answer_tokens", 256, 1024);
+    config.own_head = policy.tensor(kNames.head) != nullptr;
+  }
   config.action_steps = size.optional(prefix + "n_action_steps", 50, 4096);
   config.action_dim = size.optional(prefix + "max_action_dim", 32, 4096);
   if (!size.ok()) return size.failure();
@@ -246,7 +259,7 @@ Result<PiConfig> read_pi_policy_config(const GgufFile& policy) {
                       static_cast<long long>(b.head_dim));
   }
   OUTRIDER_TRY(check_no_more_layers(policy, "blk.#.attn_q.weight", blocks, prefix + "block_count"));
-  if (blocks % 2 != 0) {
+  if (!fast && blocks % 2 != 0) {
     return make_error(Code::kNotFound,
                       "%s: %sblock_count is %lld, wanted an even number (backbone and expert)",
                       policy.path().c_str(), prefix.c_str(), static_cast<long long>(blocks));
@@ -274,8 +287,10 @@ Result<PiConfig> read_pi_config(const GgufFile& policy, const GgufFile& vision) 
   auto config = read_pi_policy_config(policy);
   if (!config) return config;
   if (!is_pi_vision(vision)) return not_a_vision_file(vision);
-  const PiFamilyGuess by_policy = guess_policy_family(policy),
-                      by_vision = guess_vision_family(vision);
+  const PiFamilyGuess by_policy = guess_policy_family(policy);
+  // The tower of PI0-FAST is either family's: nothing in it tells.
+  const PiFamilyGuess by_vision =
+      by_policy.family == PiFamily::kPi0Fast ? PiFamilyGuess{} : guess_vision_family(vision);
   if (by_policy.family && by_vision.family && *by_policy.family != *by_vision.family) {
     return make_error(
         Code::kNotFound, "%s is %s (%s), but %s is %s (%s): the two files do not belong together",

@@ -36,7 +36,31 @@ uint32_t gguf_file_type(DType dtype) {
   }
 }
 
+namespace {
+
+// One language model: no expert, no Euler steps.
+void add_fast_size_keys(GgufWriter& keys, const PiConfig& c, uint32_t context_length) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"context_length", context_length},
+      {"embedding_length", c.backbone.width},
+      {"block_count", c.backbone.n_layers},
+      {"feed_forward_length", c.backbone.mlp},
+      {"attention.head_count", c.backbone.n_heads},
+      {"attention.head_count_kv", c.backbone.n_kv_heads},
+      {"attention.key_length", c.backbone.head_dim},
+      {"attention.value_length", c.backbone.head_dim},
+      {"n_action_steps", c.action_steps},
+      {"max_action_dim", c.action_dim},
+      {"max_answer_tokens", c.answer_tokens}};
+  for (const auto& [name, value] : sizes)
+    keys.add_u32(std::string("pi0_fast.") + name, uint32_t(value));
+  keys.add_f32("pi0_fast.attention.layer_norm_rms_epsilon", 1e-6f);
+}
+
+}  // namespace
+
 void add_pi_size_keys(GgufWriter& keys, const PiConfig& c, uint32_t context_length) {
+  if (c.is_fast()) return add_fast_size_keys(keys, c, context_length);
   const std::pair<const char*, int64_t> sizes[] = {
       {"context_length", context_length},
       {"embedding_length", c.backbone.width},

@@ -13,7 +13,7 @@ namespace outrider {
 
 // general.file_type of a file whose large matrices have this type.
 uint32_t gguf_file_type(DType dtype);
-// pi0.*: sizes of both stacks, chunk, steps.
+// pi0.*: sizes of both stacks, chunk, steps; of PI0-FAST pi0_fast.*, with the longest answer.
 void add_pi_size_keys(GgufWriter& keys, const PiConfig& config, uint32_t context_length);
 // clip.*: the vision tower and its projector.
 void add_pi_vision_keys(GgufWriter& keys, const PiConfig& config);

@@ -107,7 +107,8 @@ class PiModelBuilder {
     if (model_->config.is_fast()) {
       for (size_t i = 0; i < layers.size(); ++i) plan_layer(weights_.backbone[i], layers[i]);
       model_->backbone_norm = weights_.backbone_norm.scale;
-      list_.add({weights_.embed}, options_.precision, &model_->head);
+      list_.add({model_->config.own_head ? weights_.head : weights_.embed}, options_.precision,
+                &model_->head);
       return;
     }
     for (size_t i = 0; i + 1 < layers.size(); ++i) plan_layer(weights_.backbone[i], layers[i]);

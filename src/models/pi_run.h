@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/arena.h"
+#include "base/assert.h"
 #include "models/pi_model.h"
 #include "models/taps.h"
 
@@ -80,6 +81,11 @@ class PiRun {
     int64_t computed_views = 0, reused_views = 0, reused_prefixes = 0;
   };
   const ReuseCounts& reuse_counts() const { return reuse_counts_; }
+  // [setup] PI0-FAST: positions left out between the prefix and the answer. openpi counts one.
+  void set_answer_gap(int64_t gap) {
+    OUTRIDER_ASSERT(gap == 0 || gap == 1);
+    answer_gap_ = gap;
+  }
   // [setup] Nothing that was computed before is taken again, and the counts start at 0.
   void forget() noexcept;
 
@@ -166,7 +172,7 @@ class PiRun {
   // PI0-FAST: the prefix's last row behind the last layer, the row that is being answered, and what
   // the head makes of it.
   std::span<float> last_row_, answer_row_, logits_;
-  int64_t n_answered_ = 0;
+  int64_t n_answered_ = 0, answer_gap_ = 1;
 
   // What is kept: one slot a view holds pixels and the tokens they became. A view is found by its
   // pixels, in whatever slot they lie, so views that change places are found as well.

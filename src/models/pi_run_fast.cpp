@@ -15,7 +15,7 @@ void PiRun::keep_last_row() noexcept {
 }
 
 // One row through one layer. It stands behind all that was answered; its position is one further
-// than its place, as the reference counts: the position right behind the prefix is never used.
+// than its place where the policy was trained so: the position right behind the prefix is unused.
 void PiRun::answer_layer(size_t i) noexcept {
   const GemmaConfig& config = model_->config.backbone;
   const GemmaLayer& layer = model_->backbone[i];
@@ -25,8 +25,8 @@ void PiRun::answer_layer(size_t i) noexcept {
       att(prefix_att_, 1, config.q_width());
   ops_->rms_norm(x, layer.norm1.data(), nullptr, 1e-6f, y);
   ops_->linear(y, layer.qkv, {.y = qkv});
-  attend(config, qkv, caches_[i], {.slot = slot, .position = slot + 1, .n_keys = slot + 1}, nullptr,
-         att);
+  attend(config, qkv, caches_[i],
+         {.slot = slot, .position = slot + answer_gap_, .n_keys = slot + 1}, nullptr, att);
   if (taps_ != nullptr && i == 0) {
     std::vector<float> key(static_cast<size_t>(config.kv_width()));
     ops_->kv_load(caches_[i], slot, 1, key.data(), nullptr);

@@ -46,13 +46,12 @@ constexpr PiNames kNames = {
     "action_time_mlp_out",
     "time_mlp_in",
     "time_mlp_out",
-    OUTRIDER_LANGUAGE "norm"};
+    OUTRIDER_LANGUAGE "norm",
+    "paligemma_with_expert.paligemma.lm_head.weight"};
 
 #undef OUTRIDER_VISION
 #undef OUTRIDER_LANGUAGE
 #undef OUTRIDER_EXPERT
-
-constexpr const char* kTiedEmbedding = "paligemma_with_expert.paligemma.lm_head.weight";
 
 }  // namespace
 
@@ -79,7 +78,7 @@ Result<PiFamily> guess_family(const SafeTensorsFile& file) {
 Result<PiWeights> read_pi_safetensors(const SafeTensorsFile& file, const PiConfig& config) {
   PiNames names = kNames;
   // The embedding is tied to the output head; a file may hold either name.
-  if (file.tensor(names.embed) == nullptr) names.embed = kTiedEmbedding;
+  if (file.tensor(names.embed) == nullptr) names.embed = names.head;
   const SafeTensorsSource source(file);
   return read_pi_weights(source, source, names, config);
 }

@@ -13,13 +13,27 @@ class Lister {
   std::vector<PiTensorName> list() {
     matrix(&PiNames::embed);
     gemma(&PiNames::backbone, config_.backbone.n_layers, 0, false);
+    if (config_.is_fast()) {
+      norm(&PiNames::backbone_norm);
+      if (config_.own_head) matrix(&PiNames::head);
+    } else {
+      expert();
+    }
+    vision();
+    return std::move(out_);
+  }
+
+ private:
+  using Field = const char* PiNames::*;
+  using GemmaField = const char* PiNames::Gemma::*;
+
+  void expert() {
     gemma(&PiNames::expert, config_.expert.n_layers, config_.backbone.n_layers,
           config_.family == PiFamily::kPi05);
     if (config_.family == PiFamily::kPi05) {
       pair(&PiNames::expert_norm_dense, false);
     } else {
-      add(std::string(gguf_.expert_norm) + ".weight",
-          std::string(checkpoint_.expert_norm) + ".weight", false);
+      norm(&PiNames::expert_norm);
     }
     pair(&PiNames::action_in, false);
     pair(&PiNames::action_out, false);
@@ -30,16 +44,13 @@ class Lister {
     } else {
       for (const auto field : {&PiNames::time_in, &PiNames::time_out}) pair(field, false);
     }
-    vision();
-    return std::move(out_);
   }
-
- private:
-  using Field = const char* PiNames::*;
-  using GemmaField = const char* PiNames::Gemma::*;
 
   void add(std::string gguf, std::string checkpoint, bool large) {
     out_.push_back({std::move(gguf), std::move(checkpoint), in_vision_, large});
+  }
+  void norm(Field field) {
+    add(std::string(gguf_.*field) + ".weight", std::string(checkpoint_.*field) + ".weight", false);
   }
   void matrix(Field field) { add(gguf_.*field, checkpoint_.*field, true); }
   void pair(Field field, bool large, int64_t layer = 0) {

@@ -1,4 +1,5 @@
-// Every tensor of a PI0 / PI0.5 policy by both of its names: in GGUF files and in checkpoints.
+// Every tensor of a PI0, PI0.5 or PI0-FAST policy by both of its names: in GGUF files and in
+// checkpoints.
 #pragma once
 #include <string>
 #include <vector>

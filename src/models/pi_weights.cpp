@@ -79,6 +79,7 @@ void read_heads(WeightReader& reader, const PiNames& names, const PiConfig& conf
   if (config.is_fast()) {
     out.backbone_norm.scale =
         reader.values(std::string(names.backbone_norm) + ".weight", config.backbone.width);
+    if (config.own_head) out.head = reader.matrix(names.head, config.vocab, config.backbone.width);
     return;
   }
   out.expert_norm = read_gemma_norm(reader, names.expert_norm, names.expert_norm_dense, width,

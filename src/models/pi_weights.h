@@ -38,7 +38,9 @@ struct PiWeights {
   Matrix embed;  // [vocab, backbone width]
   std::vector<GemmaLayerRef> backbone, expert;
   GemmaNormRef expert_norm;
-  GemmaNormRef backbone_norm;  // PI0-FAST: in front of the output head, which is `embed` again
+  // PI0-FAST: what stands in front of the output head, and the head; without one it is `embed`.
+  GemmaNormRef backbone_norm;
+  Matrix head;
   LinearRef action_in, action_out;
   LinearRef state, action_time_in, action_time_out;  // PI0
   LinearRef time_in, time_out;                       // PI0.5
@@ -58,7 +60,7 @@ struct PiNames {
   const char *expert_norm, *expert_norm_dense;
   const char *action_in, *action_out, *state, *action_time_in, *action_time_out, *time_in,
       *time_out;
-  const char* backbone_norm = nullptr;  // where the format has PI0-FAST
+  const char *backbone_norm = nullptr, *head = nullptr;  // where the format has PI0-FAST
 };
 
 // Collects every weight that config promises. Errors: kNotFound (missing tensor, wrong shape),

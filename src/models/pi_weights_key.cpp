@@ -69,6 +69,7 @@ Result<std::string> pi_weights_key(const PiWeights& w) {
   keys.add(w.embed);
   keys.add(w.expert_norm);
   if (w.config.is_fast()) keys.add(w.backbone_norm);
+  if (w.config.own_head) keys.add(w.head);
   for (const VisionLayerRef& layer : w.vision) keys.add(layer);
   for (const auto* layers : {&w.backbone, &w.expert})
     for (const GemmaLayerRef& layer : *layers) keys.add(layer);

@@ -8,7 +8,6 @@
 namespace outrider {
 namespace {
 
-constexpr size_t kMaxFileBytes = size_t{16} << 20;
 constexpr size_t kMaxSumBytes = size_t{64} << 20;
 
 // A token with a character that stands for no byte is taken as it is written.
@@ -25,9 +24,9 @@ std::string bytes_of(const ByteLetters& letters, const std::string& token) {
 }
 
 Result<Json> parse(std::string_view text, const std::string& path) {
-  auto json =
-      Json::parse(text, Json::Dialect::kStandard,
-                  {.max_bytes = kMaxFileBytes, .max_depth = 32, .max_values = size_t{1} << 20});
+  auto json = Json::parse(
+      text, Json::Dialect::kStandard,
+      {.max_bytes = ActionTokens::kMaxFileBytes, .max_depth = 32, .max_values = size_t{1} << 20});
   if (!json) return make_error(Code::kNotFound, "%.250s: %s", path.c_str(), json.error().text);
   return json;
 }

@@ -15,6 +15,7 @@ class ActionTokens {
  public:
   static constexpr int64_t kMaxTokens = int64_t{1} << 17;
   static constexpr size_t kMaxTokenBytes = 65536;
+  static constexpr size_t kMaxFileBytes = size_t{16} << 20;
 
   // [setup] A folder with tokenizer.json and processor_config.json. Errors: kNotFound (missing,
   // damaged, key and value named), kUnsupported (another kind of tokenizer).

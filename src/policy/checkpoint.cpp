@@ -87,38 +87,31 @@ Result<std::string> find_tokenizer(const Place& place, const std::string& folder
       looked.c_str(), json ? " (tokenizer.json is another format)" : "");
 }
 
-// PI0-FAST's action tokens; none for the other families.
-Result<std::optional<ActionTokens>> read_action_tokens(const Place& place,
-                                                       const std::string& folder, PiFamily family,
-                                                       const PolicyDescription& policy,
-                                                       std::vector<std::string>& notes) {
-  if (family != PiFamily::kPi0Fast) return std::optional<ActionTokens>();
-  std::string at = policy.action_tokens.tokenizer.empty()
-                       ? ""
-                       : beside(place.folder, policy.action_tokens.tokenizer);
+// The folder of PI0-FAST's action tokens.
+Result<std::string> find_action_tokens(const Place& place, const std::string& folder,
+                                       const std::string& named) {
+  if (!named.empty()) return beside(place.folder, named);
   std::string looked;
   for (const std::string& where : {folder, place.folder}) {
     for (const char* name : {"fast", "action_tokenizer", "assets/fast"}) {
-      if (at.empty() && is_file(where + "/" + name + "/tokenizer.json")) at = where + "/" + name;
+      if (is_file(where + "/" + name + "/tokenizer.json")) return where + "/" + name;
       looked += (looked.empty() ? "" : ", ") + where + "/" + name;
     }
     if (folder == place.folder) break;
   }
-  if (at.empty())
-    return make_error(Code::kNotFound,
-                      "no tokenizer.json of action tokens in %.300s; put the folder of "
-                      "physical-intelligence/fast there, or name it in policy.json: "
-                      "action_tokens.tokenizer",
-                      looked.c_str());
-  auto tokens = ActionTokens::open(at);
-  if (!tokens) return tokens.error();
-  notes.push_back("action tokens: " + at);
-  return std::optional<ActionTokens>(std::move(tokens.value()));
+  return make_error(Code::kNotFound,
+                    "no tokenizer.json of action tokens in %.300s; put the folder of "
+                    "physical-intelligence/fast there, or name it in policy.json: "
+                    "action_tokens.tokenizer",
+                    looked.c_str());
 }
+
+}  // namespace
 
 // The ids of action tokens are counted from the end of the vocabulary.
 Result<void> check_fast_vocabulary(const std::string& path, const SpmTokenizer& tokenizer,
-                                   const ActionTokens& tokens, const PiConfig& config) {
+                                   const ActionTokens& tokens, const PiConfig& config,
+                                   bool lerobot) {
   if (tokenizer.n_pieces() != config.vocab)
     return make_error(Code::kNotFound,
                       "%.200s has %d pieces, the embedding %lld rows; PI0-FAST counts its action "
@@ -127,13 +120,12 @@ Result<void> check_fast_vocabulary(const std::string& path, const SpmTokenizer& 
   if (tokenizer.vocab().eos < 0)
     return make_error(Code::kNotFound, "%.300s: the vocabulary names no end-of-text id",
                       path.c_str());
+  const FastAnswer::Rule rule = {.lerobot = lerobot, .fit = false};
   auto answer = FastAnswer::make(tokenizer, tokens, config.action_steps, config.action_dim,
-                                 config.answer_tokens);
+                                 config.answer_tokens, rule);
   if (!answer) return answer.error();
   return {};
 }
-
-}  // namespace
 
 Result<std::string> read_small_file(const std::string& path, size_t max_bytes) {
   auto file = MappedFile::open(path.c_str());
@@ -269,18 +261,27 @@ Result<PolicyCheckpoint> open_policy_checkpoint(const std::string& path) {
                       tokenizer_path.value().c_str(), tokenizer.value().n_pieces(),
                       static_cast<long long>(config.value().vocab));
   notes.push_back("tokenizer: " + tokenizer_path.value());
-  auto action_tokens = read_action_tokens(place.value(), folder, family, policy, notes);
-  if (!action_tokens) return action_tokens.error();
-  if (action_tokens.value())
-    OUTRIDER_TRY(check_fast_vocabulary(tokenizer_path.value(), tokenizer.value(),
-                                       *action_tokens.value(), config.value()));
+  std::optional<ActionTokens> action_tokens;
+  std::string action_tokens_path;
+  if (family == PiFamily::kPi0Fast) {
+    auto at = find_action_tokens(place.value(), folder, policy.action_tokens.tokenizer);
+    if (!at) return at.error();
+    action_tokens_path = at.value();
+    auto tokens = ActionTokens::open(action_tokens_path);
+    if (!tokens) return tokens.error();
+    OUTRIDER_TRY(check_fast_vocabulary(tokenizer_path.value(), tokenizer.value(), tokens.value(),
+                                       config.value(), lerobot_fast(policy, family)));
+    action_tokens = std::move(tokens.value());
+    notes.push_back("action tokens: " + action_tokens_path);
+  }
   return PolicyCheckpoint{folder,
                           std::move(policy),
                           config.value(),
                           std::move(source.value()),
                           std::move(tokenizer.value()),
                           tokenizer_path.value(),
-                          std::move(action_tokens.value()),
+                          std::move(action_tokens),
+                          std::move(action_tokens_path),
                           std::move(notes)};
 }
 

@@ -28,6 +28,7 @@ struct PolicyCheckpoint {
   SpmTokenizer tokenizer;
   std::string tokenizer_path;
   std::optional<ActionTokens> action_tokens;  // PI0-FAST
+  std::string action_tokens_path;             // their folder
   std::vector<std::string> notes;             // where each thing came from, one line each
 };
 
@@ -67,6 +68,12 @@ Result<FoundStatistics> find_norm_stats(const std::string& folder, const std::st
 // disagree.
 Result<void> take_statistics(const std::string& base, const std::string& folder, bool lerobot,
                              PolicyDescription& policy, std::vector<std::string>& notes);
+
+// [setup] Do these action tokens fit the vocabulary and the model? `path`: the vocabulary's, for
+// messages. Errors: kNotFound.
+Result<void> check_fast_vocabulary(const std::string& path, const SpmTokenizer& tokenizer,
+                                   const ActionTokens& tokens, const PiConfig& config,
+                                   bool lerobot);
 
 // The text of a small file. Errors: kNotFound.
 Result<std::string> read_small_file(const std::string& path, size_t max_bytes);

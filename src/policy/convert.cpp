@@ -27,6 +27,17 @@ std::vector<int64_t> ne_of(const TensorInfo& info) {
   return ne;
 }
 
+// The files as they are: what reads a folder reads them.
+Result<void> add_action_tokens(GgufWriter& writer, const std::string& folder) {
+  for (const auto& [key, name] : {std::pair{kGgufActionTokensKey, "/tokenizer.json"},
+                                  std::pair{kGgufActionRulesKey, "/processor_config.json"}}) {
+    auto text = read_small_file(folder + name, ActionTokens::kMaxFileBytes);
+    if (!text) return text.error();
+    writer.add_string(key, text.value());
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Converted> convert_checkpoint(const PolicyCheckpoint& checkpoint, std::optional<DType> type,
@@ -34,15 +45,10 @@ Result<Converted> convert_checkpoint(const PolicyCheckpoint& checkpoint, std::op
   if (type && !dtype_info(*type).can_be_weight)
     return make_error(Code::kUnsupported, "convert: element type %s cannot be a weight",
                       std::string(dtype_info(*type).name).c_str());
-  if (checkpoint.config.is_fast())
-    return make_error(Code::kUnsupported,
-                      "convert: %.300s is PI0-FAST, for which GGUF files have no layout; run the "
-                      "folder itself",
-                      checkpoint.folder.c_str());
   auto target = examine_output(out.c_str());
   if (!target) return target.error();
   PiConfig config = checkpoint.config;
-  config.vision.use_gelu = config.family == PiFamily::kPi0;  // how files of both families say it
+  config.vision.use_gelu = config.family != PiFamily::kPi05;  // how files of both families say it
   const auto names = pi_tensor_list(config);
   const auto sample =
       std::find_if(names.begin(), names.end(), [](const auto& n) { return n.large; });
@@ -51,14 +57,17 @@ Result<Converted> convert_checkpoint(const PolicyCheckpoint& checkpoint, std::op
   report.type = type.value_or(stored ? stored->dtype : DType::kF32);
 
   GgufWriter writer;
-  writer.add_string("general.architecture", "pi0");
-  writer.add_string("general.name", config.family == PiFamily::kPi05 ? "pi05" : "pi0");
+  // PI0-FAST has one stack and a head: a reader of pi0 files must not take it for one.
+  const char* architecture = config.is_fast() ? "pi0_fast" : "pi0";
+  writer.add_string("general.architecture", architecture);
+  writer.add_string("general.name", config.family == PiFamily::kPi05 ? "pi05" : architecture);
   writer.add_u32("general.file_type", gguf_file_type(report.type));
   if (dtype_info(report.type).block_values > 1) writer.add_u32("general.quantization_version", 2);
   add_pi_size_keys(writer, config, kContextLength);
   add_vocab_keys(writer, checkpoint.tokenizer.vocab());
   add_pi_vision_keys(writer, config);
   add_policy(writer, checkpoint.policy, config);
+  if (config.is_fast()) OUTRIDER_TRY(add_action_tokens(writer, checkpoint.action_tokens_path));
   for (const PiTensorName& name : names) {
     const auto info = checkpoint.source.find(name.checkpoint);
     if (!info)

@@ -149,10 +149,6 @@ Result<void> check_policy(const PolicyDescription& policy, PiFamily family) {
     return make_error(Code::kNotFound, "policy: family is %s, the checkpoint's tensors say %s",
                       pi_family_name(*policy.family), pi_family_name(family));
   OUTRIDER_TRY(check_cameras(policy, family));
-  if (family == PiFamily::kPi0Fast && policy.prompt_rule == PromptRule::kLerobot)
-    return make_error(Code::kUnsupported,
-                      "policy: prompt.rule is \"lerobot\"; PI0-FAST is run as openpi trains it, "
-                      "whose prompts have no begin id behind them");
   const int64_t width = policy.state_width();
   if (policy.state.empty() || width < 1 || width > kMaxStatisticsWidth)
     return make_error(Code::kInvalid,

@@ -47,8 +47,9 @@ enum class PromptRule : uint8_t { kOpenpi, kLerobot };
 enum class ResizeChoice : uint8_t { kPil, kTorch };
 enum class TooLong : uint8_t { kRefuse, kCut };
 // An answer of PI0-FAST that is no chunk: refused, or a chunk of zeros in normalised units, as
-// openpi gives.
-enum class Undecodable : uint8_t { kRefuse, kZeros };
+// openpi gives; or cut and filled with zeros where only the number of coefficients is wrong, as
+// LeRobot does, and refused otherwise.
+enum class Undecodable : uint8_t { kRefuse, kZeros, kFit };
 
 struct PolicyDescription {
   Robot robot = Robot::kCustom;
@@ -136,6 +137,11 @@ NormForm state_form(const PolicyDescription& policy, PiFamily family);
 NormForm action_form(const PolicyDescription& policy, PiFamily family);
 bool state_in_text(const PolicyDescription& policy, PiFamily family);
 int64_t max_tokens(const PolicyDescription& policy, PiFamily family);
+// PI0-FAST as LeRobot trains it: cameras in their order and masked, a begin id behind the prompt,
+// the answer right behind that and read id by id.
+inline bool lerobot_fast(const PolicyDescription& policy, PiFamily family) {
+  return family == PiFamily::kPi0Fast && policy.prompt_rule == PromptRule::kLerobot;
+}
 inline int64_t horizon(const PolicyDescription& policy) {
   return policy.horizon > 0 ? policy.horizon : 50;
 }

@@ -15,7 +15,7 @@ constexpr const char* kFamilies[] = {"pi0", "pi05", "pi0_fast"};
 constexpr const char* kRules[] = {"openpi", "lerobot"};
 constexpr const char* kForms[] = {"none", "z_score", "quantile", "min_max"};
 constexpr const char* kTooLong[] = {"refuse", "cut"};
-constexpr const char* kUndecodable[] = {"refuse", "zeros"};
+constexpr const char* kUndecodable[] = {"refuse", "zeros", "fit"};
 // Of both kinds of families; the ones behind the first three are PI0-FAST's alone.
 constexpr const char* kSlots[] = {kCameraSlots[0], kCameraSlots[1], kCameraSlots[2],
                                   kFastCameraSlots[1], kFastCameraSlots[2]};

@@ -26,9 +26,20 @@ char byte_of(std::string_view piece) {
 
 }  // namespace
 
+std::array<int32_t, 2> FastAnswer::end_ids(const SpmTokenizer& text, bool lerobot) {
+  std::array<int32_t, 2> out = {text.vocab().eos, -1};
+  if (!lerobot) return out;
+  const auto& pieces = text.vocab().pieces;
+  const auto bar =
+      std::find_if(pieces.begin(), pieces.end(), [](const Piece& p) { return p.text == kEnd; });
+  if (bar != pieces.end()) out[1] = static_cast<int32_t>(bar - pieces.begin());
+  return out;
+}
+
 Result<FastAnswer> FastAnswer::make(const SpmTokenizer& text, const ActionTokens& tokens,
-                                    int64_t rows, int64_t columns, int64_t max_ids) {
+                                    int64_t rows, int64_t columns, int64_t max_ids, Rule rule) {
   FastAnswer out;
+  out.rule_ = rule;
   out.text_ = &text;
   out.tokens_ = &tokens;
   out.rows_ = rows;
@@ -39,13 +50,23 @@ Result<FastAnswer> FastAnswer::make(const SpmTokenizer& text, const ActionTokens
                       "counted from the end; it is not the vocabulary this policy was trained with",
                       text.n_pieces(), static_cast<long long>(tokens.n_tokens()),
                       static_cast<long long>(kSkippedIds));
+  out.ends_ = end_ids(text, rule.lerobot);
+  if (rule.lerobot) {
+    auto cue = text.encode(kCue, {.parse_special = false});
+    if (!cue) return cue.error();
+    if (out.ends_[1] < 0 || cue.value().empty())
+      return make_error(Code::kNotFound,
+                        "tokenizer: the vocabulary has no piece \"|\", which ends an answer; it is "
+                        "not the vocabulary this policy was trained with");
+    out.cue_ = std::move(cue.value());
+  }
   size_t longest = 8;
   for (const Piece& piece : text.vocab().pieces) longest = std::max(longest, piece.text.size());
   const size_t bytes = std::min(kMaxTextBytes, longest * static_cast<size_t>(max_ids));
   out.written_.resize(bytes);
   out.scratch_ = std::make_unique<SpmTokenizer::Scratch>(bytes);
-  // A text of n bytes has at most n ids.
-  out.ids_.resize(bytes);
+  // A text of n bytes has at most n ids; LeRobot's are those of the answer.
+  out.ids_.resize(std::max(bytes, static_cast<size_t>(max_ids)));
   out.coefficients_.reserve(static_cast<size_t>(rows * columns));
   const double n = static_cast<double>(rows);
   out.basis_.resize(static_cast<size_t>(rows * rows));
@@ -105,14 +126,38 @@ FastAnswer::Verdict FastAnswer::find_coefficients() noexcept {
   const auto encoded = text_->encode(text, {.parse_special = false}, *scratch_, ids_);
   if (encoded.code != Code::kOk) return {Fault::kText, 0, 0};
   OUTRIDER_ASSERT(encoded.n_ids <= ids_.size());
+  return take(std::span<const int32_t>(ids_).first(encoded.n_ids));
+}
+
+FastAnswer::Verdict FastAnswer::find_lerobot_coefficients(std::span<const int32_t> ids) noexcept {
+  ids = ids.first(static_cast<size_t>(
+      std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return ends(id); }) - ids.begin()));
+  OUTRIDER_ASSERT(ids.size() <= ids_.size());
+  const auto cue_at = [&](size_t i) {
+    return ids.size() - i >= cue_.size() &&
+           std::equal(cue_.begin(), cue_.end(), ids.begin() + static_cast<int64_t>(i));
+  };
+  if (!cue_at(0)) return {Fault::kNoCue, 0, 0};
+  size_t n = 0;
+  for (size_t i = 0; i < ids.size();) {
+    if (cue_at(i)) {
+      i += cue_.size();
+    } else {
+      ids_[n++] = ids[i++];
+    }
+  }
+  return take(std::span<const int32_t>(ids_).first(n));
+}
+
+FastAnswer::Verdict FastAnswer::take(std::span<const int32_t> ids) noexcept {
   const auto wanted = static_cast<size_t>(rows_ * columns_);
   int64_t n_found = 0;
   char pending[4] = {};  // the beginning of a character that the next token goes on with
   size_t n_pending = 0;
-  for (size_t i = 0; i < encoded.n_ids; ++i) {
-    const int64_t token = most_id() - ids_[i];
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int64_t token = most_id() - ids[i];
     if (token < 0 || token >= tokens_->n_tokens() || tokens_->bytes(token).empty())
-      return {Fault::kNoAction, static_cast<int64_t>(i), ids_[i]};
+      return {Fault::kNoAction, static_cast<int64_t>(i), ids[i]};
     for (const char byte : tokens_->bytes(token)) {
       pending[n_pending++] = byte;
       const std::string_view character(pending, n_pending);
@@ -123,11 +168,11 @@ FastAnswer::Verdict FastAnswer::find_coefficients() noexcept {
         ++n_found;
         n_pending = 0;
       } else if (n_pending == sizeof pending) {
-        return {Fault::kCharacter, static_cast<int64_t>(i), ids_[i]};
+        return {Fault::kCharacter, static_cast<int64_t>(i), ids[i]};
       }
     }
   }
-  if (n_pending > 0) return {Fault::kCharacter, static_cast<int64_t>(encoded.n_ids), 0};
+  if (n_pending > 0) return {Fault::kCharacter, static_cast<int64_t>(ids.size()), 0};
   if (n_found != rows_ * columns_) return {Fault::kCount, 0, n_found};
   return {};
 }
@@ -149,9 +194,16 @@ FastAnswer::Verdict FastAnswer::read(std::span<const int32_t> ids,
                                      std::span<float> chunk) noexcept {
   OUTRIDER_ASSERT(static_cast<int64_t>(chunk.size()) == rows_ * columns_);
   coefficients_.clear();
-  Verdict verdict = write_text(ids);
-  if (verdict.fault == Fault::kNone) verdict = find_coefficients();
-  if (verdict.fault == Fault::kNone) {
+  Verdict verdict;
+  if (rule_.lerobot) {
+    verdict = find_lerobot_coefficients(ids);
+  } else {
+    verdict = write_text(ids);
+    if (verdict.fault == Fault::kNone) verdict = find_coefficients();
+  }
+  const bool fits = rule_.fit && verdict.fault == Fault::kCount;
+  if (fits) coefficients_.resize(static_cast<size_t>(rows_ * columns_));
+  if (verdict.fault == Fault::kNone || fits) {
     turn_back(chunk);
   } else {
     std::fill(chunk.begin(), chunk.end(), 0.0f);

@@ -45,6 +45,30 @@ Result<PolicyDescription> read_gguf_policy(const GgufFile& file, const PiConfig&
   return policy;
 }
 
+Result<std::optional<ActionTokens>> read_gguf_action_tokens(const GgufFile& file,
+                                                            const SpmTokenizer& tokenizer,
+                                                            const PiConfig& config,
+                                                            const PolicyDescription& policy) {
+  if (!config.is_fast()) return std::optional<ActionTokens>();
+  std::string_view texts[2];
+  for (size_t i = 0; i < 2; ++i) {
+    const char* key = i == 0 ? kGgufActionTokensKey : kGgufActionRulesKey;
+    if (!file.has(key))
+      return make_error(Code::kNotFound,
+                        "%.300s: key %s is missing: a PI0-FAST model without its action tokens "
+                        "cannot be read; write the file anew with outrider convert",
+                        file.path().c_str(), key);
+    const auto text = file.string(key);
+    if (!text) return text.error();
+    texts[i] = text.value();
+  }
+  auto tokens = ActionTokens::read(texts[0], texts[1], file.path() + ": action_tokens");
+  if (!tokens) return tokens.error();
+  OUTRIDER_TRY(check_fast_vocabulary(file.path(), tokenizer, tokens.value(), config,
+                                     lerobot_fast(policy, config.family)));
+  return std::optional<ActionTokens>(std::move(tokens.value()));
+}
+
 void add_policy(GgufWriter& writer, const PolicyDescription& policy, const PiConfig& config) {
   PolicyDescription inside = policy;
   inside.family = config.family;
@@ -52,6 +76,7 @@ void add_policy(GgufWriter& writer, const PolicyDescription& policy, const PiCon
   inside.tokenizer.clear();
   inside.asset_id.clear();
   inside.statistics_path.clear();
+  inside.action_tokens.tokenizer.clear();
   inside.horizon = config.action_steps;
   inside.num_steps = config.n_denoise_steps;
   inside.model = {};

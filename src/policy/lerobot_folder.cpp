@@ -1,44 +1,12 @@
-// What lies beside the weights of a LeRobot checkpoint: config.json, and the two pipelines with
-// their statistics. A step or an option that changes what the policy computes and is not known here
-// is refused by name.
+// What lies beside the weights of a LeRobot checkpoint: config.json. An option that changes what
+// the policy computes and is not known here is refused by name.
 #include <algorithm>
-#include <cctype>
-#include <filesystem>
 
-#include "policy/checkpoint.h"
-#include "policy/json_object.h"
+#include "policy/lerobot_json.h"
 
 namespace outrider {
-namespace fs = std::filesystem;
 
 namespace {
-
-constexpr size_t kMaxConfigBytes = size_t{4} << 20;
-constexpr const char* kState = "observation.state";
-constexpr const char* kAction = "action";
-
-Error bad(const std::string& path, const char* what) {
-  return make_error(Code::kNotFound, "%.300s: %s", path.c_str(), what);
-}
-
-Result<Json> read_document(const std::string& path) {
-  auto text = read_small_file(path, kMaxConfigBytes);
-  if (!text) return text.error();
-  auto json = Json::parse(text.value(), Json::Dialect::kStandard,
-                          {.max_bytes = kMaxConfigBytes, .max_depth = 32, .max_values = 1 << 18});
-  if (!json) return make_error(Code::kNotFound, "%.250s: %s", path.c_str(), json.error().text);
-  if (!json.value().is_object()) return bad(path, "no JSON object");
-  return json;
-}
-
-std::string text_at(const Json& json, const char* key) {
-  const Json* value = json.find(key);
-  return value != nullptr && value->is_string() ? value->text() : std::string();
-}
-bool flag_at(const Json& json, const char* key) {
-  const Json* value = json.find(key);
-  return value != nullptr && value->is_bool() && value->boolean();
-}
 
 // ---- config.json --------------------------------------------------------------------------------
 
@@ -62,23 +30,20 @@ class ConfigReader {
     OUTRIDER_TRY(integer("max_action_dim", 4096, out_.stated_action_dim));
     OUTRIDER_TRY(read_forms());
     OUTRIDER_TRY(read_inputs());
-    return read_outputs();
+    OUTRIDER_TRY(read_outputs());
+    return source_.family() == PiFamily::kPi0Fast ? read_answer_rules() : Result<void>();
   }
 
  private:
   Result<void> check_type() {
     const std::string type = text_at(json_, "type");
-    const bool pi05 = source_.family() == PiFamily::kPi05;
-    if (type == "pi0_fast")
+    static constexpr const char* kTypes[] = {"pi0", "pi05", "pi0_fast"};  // by PiFamily
+    if (std::find(std::begin(kTypes), std::end(kTypes), type) == std::end(kTypes))
       return make_error(Code::kUnsupported,
-                        "%.250s: type is \"pi0_fast\"; LeRobot trains PI0-FAST with other prompts "
-                        "than openpi (a begin id behind them), which this build does not write",
-                        path_.c_str());
-    if (type != "pi0" && type != "pi05")
-      return make_error(Code::kUnsupported,
-                        "%.250s: type is \"%.40s\"; this build runs \"pi0\" and \"pi05\"",
+                        "%.250s: type is \"%.40s\"; this build runs \"pi0\", \"pi05\" and "
+                        "\"pi0_fast\"",
                         path_.c_str(), type.c_str());
-    if ((type == "pi05") != pi05)
+    if (type != kTypes[static_cast<size_t>(source_.family())])
       return make_error(Code::kNotFound, "%.250s: type is \"%s\", but %s", path_.c_str(),
                         type.c_str(), source_.reason().c_str());
     return {};
@@ -130,7 +95,8 @@ class ConfigReader {
 
   Result<void> read_forms() {
     const Json* map = json_.find("normalization_mapping");
-    if (map == nullptr || !map->is_object()) return bad(path_, "normalization_mapping is missing");
+    if (map == nullptr || !map->is_object())
+      return bad_document(path_, "normalization_mapping is missing");
     const std::string visual = text_at(*map, "VISUAL");
     if (!visual.empty() && visual != "IDENTITY")
       return make_error(Code::kUnsupported,
@@ -143,6 +109,38 @@ class ConfigReader {
       if (!named) return named.error();
       out_.policy.*form = named.value();
     }
+    return {};
+  }
+
+  Result<void> unsupported(const char* key, const char* what) {
+    const Json* value = json_.find(key);
+    return make_error(
+        Code::kUnsupported, "%.250s: %s is %.40s; %s", path_.c_str(), key,
+        value->is_bool() ? (value->boolean() ? "true" : "false") : value->text().c_str(), what);
+  }
+
+  // PI0-FAST: how an answer is written and read.
+  Result<void> read_answer_rules() {
+    const auto differs = [&](const char* key, double wanted) {
+      const Json* value = json_.find(key);
+      return value != nullptr && (!value->is_number() || value->number() != wanted);
+    };
+    if (differs("temperature", 0))
+      return unsupported("temperature", "this build takes the likeliest token (0)");
+    if (differs("fast_skip_tokens", 128))
+      return unsupported("fast_skip_tokens", "this build counts action ids in front of 128 others");
+    if (const Json* check = json_.find("validate_action_token_prefix");
+        check != nullptr && check->is_bool() && !check->boolean())
+      return unsupported("validate_action_token_prefix",
+                         "this build reads answers that begin with \"Action: \" alone");
+    // LeRobot turns the coefficients of chunk_size rows back as n_action_steps rows.
+    if (differs("n_action_steps", static_cast<double>(horizon(out_.policy))))
+      return unsupported("n_action_steps",
+                         "PI0-FAST's answer is a chunk of chunk_size rows and can only be read as "
+                         "such: make both equal");
+    OUTRIDER_TRY(integer("max_decoding_steps", 1024, out_.policy.action_tokens.most));
+    if (out_.policy.max_tokens == 0) out_.policy.max_tokens = 200;
+    out_.stated_action_dim = out_.policy.action_width;  // no tensor has max_action_dim columns
     return {};
   }
 
@@ -164,12 +162,12 @@ class ConfigReader {
   Result<void> read_inputs() {
     const Json* features = json_.find("input_features");
     if (features == nullptr || !features->is_object())
-      return bad(path_, "input_features is missing: cameras and state are not known");
+      return bad_document(path_, "input_features is missing: cameras and state are not known");
     for (const Json::Member& member : features->members()) {
       const std::string type = text_at(member.value, "type");
       if (type == "VISUAL") {
         OUTRIDER_TRY(read_camera(member));
-      } else if (type == "STATE" && member.name == kState) {
+      } else if (type == "STATE" && member.name == kLerobotState) {
         auto shape = shape_of(member.value, member.name, 1);
         if (!shape) return shape.error();
         out_.policy.state = {{member.name, shape.value()[0], ""}};
@@ -180,7 +178,8 @@ class ConfigReader {
                           path_.c_str(), member.name.c_str(), type.c_str());
       }
     }
-    if (out_.policy.state.empty()) return bad(path_, "input_features has no observation.state");
+    if (out_.policy.state.empty())
+      return bad_document(path_, "input_features has no observation.state");
     return {};
   }
 
@@ -204,9 +203,9 @@ class ConfigReader {
 
   Result<void> read_outputs() {
     const Json* features = json_.find("output_features");
-    const Json* action = features != nullptr ? features->find(kAction) : nullptr;
-    if (action == nullptr) return bad(path_, "output_features has no action");
-    auto shape = shape_of(*action, kAction, 1);
+    const Json* action = features != nullptr ? features->find(kLerobotAction) : nullptr;
+    if (action == nullptr) return bad_document(path_, "output_features has no action");
+    auto shape = shape_of(*action, kLerobotAction, 1);
     if (!shape) return shape.error();
     out_.policy.action_width = shape.value()[0];
     if (const Json* names = json_.find("action_feature_names");
@@ -224,182 +223,6 @@ class ConfigReader {
   FolderFacts& out_;
 };
 
-// ---- pipelines ----------------------------------------------------------------------------------
-
-// Steps that need nothing from us: batches, devices, what config.json says already.
-constexpr const char* kHarmless[] = {"to_batch_processor", "device_processor",
-                                     "pi0_new_line_processor"};
-
-class PipelineReader {
- public:
-  PipelineReader(std::string folder, FolderFacts& out) : folder_(std::move(folder)), out_(out) {}
-
-  Result<void> read(const char* name, bool before) {
-    before_ = before;
-    path_ = folder_ + "/" + name;
-    auto json = read_document(path_);
-    if (!json)
-      return make_error(json.code(),
-                        "%.300s; statistics live there, and checkpoints of older LeRobot versions "
-                        "keep them in the weights: migrate them with LeRobot's own script",
-                        json.error().text);
-    const Json* steps = json.value().find("steps");
-    if (steps == nullptr || !steps->is_array()) return bad(path_, "steps is missing or no list");
-    for (size_t i = 0; i < steps->items().size(); ++i)
-      OUTRIDER_TRY(read_step(steps->items()[i], i));
-    if (!normalised_)
-      return make_error(Code::kNotFound, "%.300s has no %s step: where are the statistics?",
-                        path_.c_str(), before ? "normalizer_processor" : "unnormalizer_processor");
-    normalised_ = false;
-    return {};
-  }
-
- private:
-  Result<void> read_step(const Json& step, size_t index) {
-    const std::string name = text_at(step, "registry_name");
-    static const Json kNone;
-    const Json* found = step.find("config");
-    const Json& config = found != nullptr ? *found : kNone;
-    if (std::find(std::begin(kHarmless), std::end(kHarmless), name) != std::end(kHarmless))
-      return {};
-    if (name == "rename_observations_processor") return read_renames(config);
-    if (name == "tokenizer_processor") return read_tokenizer(config);
-    if (name == "pi05_prepare_state_tokenizer_processor_step") {
-      const Json* in_prompt = config.find("include_state_in_prompt");
-      if (in_prompt != nullptr && in_prompt->is_bool())
-        out_.policy.state_in_text = in_prompt->boolean();
-      if (!out_.policy.state_in_text.value_or(true))
-        return make_error(Code::kUnsupported,
-                          "%.300s: step %zu leaves the state out of the prompt; this build has no "
-                          "such prompt",
-                          path_.c_str(), index);
-      return {};
-    }
-    if (name == "relative_actions_processor") return read_relative(config);
-    if (name == "absolute_actions_processor") {
-      if (flag_at(config, "enabled") != relative_)
-        return make_error(Code::kNotFound,
-                          "%.300s: absolute actions are %s, the preprocessor's relative ones %s",
-                          path_.c_str(), relative_ ? "off" : "on", relative_ ? "on" : "off");
-      return {};
-    }
-    if (name == (before_ ? "normalizer_processor" : "unnormalizer_processor"))
-      return read_normalizer(step, config);
-    std::string shown = name.empty() ? text_at(step, "class") : name;
-    return make_error(Code::kUnsupported,
-                      "%.250s: step %zu is \"%.80s\", which this build does not know; it would "
-                      "change what the policy sees or does",
-                      path_.c_str(), index, shown.c_str());
-  }
-
-  // Incoming name -> the policy's name. Ports carry the incoming one.
-  Result<void> read_renames(const Json& config) {
-    const Json* map = config.find("rename_map");
-    if (map == nullptr || !map->is_object()) return {};
-    for (const Json::Member& member : map->members()) {
-      if (!member.value.is_string()) return bad(path_, "rename_map maps names to names");
-      const std::string& wanted = member.value.text();
-      bool found = false;
-      for (PolicyCamera& camera : out_.policy.cameras) {
-        if (camera.name == wanted) camera.name = member.name, found = true;
-      }
-      for (StateField& field : out_.policy.state) {
-        if (field.name == wanted) field.name = member.name, found = true;
-      }
-      if (!found) {
-        std::string list;
-        for (const PolicyCamera& camera : out_.policy.cameras)
-          list += (list.empty() ? "" : ", ") + camera.name;
-        return make_error(
-            Code::kNotFound,
-            "%.200s: rename_map renames \"%.60s\" to \"%.60s\", which the policy does "
-            "not have; it has observation.state, %.120s",
-            path_.c_str(), member.name.c_str(), wanted.c_str(), list.c_str());
-      }
-    }
-    return {};
-  }
-
-  Result<void> read_tokenizer(const Json& config) {
-    const Json* length = config.find("max_length");
-    if (length != nullptr && length->is_integer() && length->integer() >= 1 &&
-        length->integer() <= 1024)
-      out_.policy.max_tokens = length->integer();
-    const std::string name = text_at(config, "tokenizer_name");
-    if (!name.empty() && name.find("paligemma") == std::string::npos && name != "tokenizer")
-      return make_error(Code::kUnsupported,
-                        "%.250s: tokenizer_name is \"%.80s\"; PI0 and PI0.5 have PaliGemma's",
-                        path_.c_str(), name.c_str());
-    if (const std::string side = text_at(config, "padding_side"); !side.empty() && side != "right")
-      return make_error(Code::kUnsupported, "%.300s: padding_side is \"%.20s\", wanted \"right\"",
-                        path_.c_str(), side.c_str());
-    return {};
-  }
-
-  // Dimensions whose names hold one of the excluded words stay absolute.
-  Result<void> read_relative(const Json& config) {
-    relative_ = flag_at(config, "enabled");
-    if (!relative_) return {};
-    const auto lower = [](std::string text) {
-      std::transform(text.begin(), text.end(), text.begin(),
-                     [](unsigned char c) { return std::tolower(c); });
-      return text;
-    };
-    std::vector<std::string> words;
-    if (const Json* excluded = config.find("exclude_joints"); excluded != nullptr) {
-      for (const Json& word : excluded->items())
-        if (word.is_string() && !word.text().empty()) words.push_back(lower(word.text()));
-    }
-    out_.policy.delta_mask.assign(static_cast<size_t>(out_.policy.action_width), true);
-    const Json* names = config.find("action_names");
-    if (names == nullptr || !names->is_array()) return {};
-    for (size_t i = 0; i < names->items().size() && i < out_.policy.delta_mask.size(); ++i) {
-      const std::string name = lower(names->items()[i].text());
-      out_.policy.delta_mask[i] = std::none_of(words.begin(), words.end(), [&](const auto& word) {
-        return name.find(word) != std::string::npos;
-      });
-    }
-    return {};
-  }
-
-  Result<void> read_normalizer(const Json& step, const Json& config) {
-    normalised_ = true;
-    if (const Json* eps = config.find("eps"); eps != nullptr) {
-      if (!eps->is_number() || !(eps->number() > 0 && eps->number() < 1))
-        return bad(path_, "eps of the normaliser is no number above 0");
-      out_.policy.epsilon = eps->number();
-    }
-    const std::string file = text_at(step, "state_file");
-    if (file.empty()) return {};  // no statistics: the form decides whether that is allowed
-    if (file.find('/') != std::string::npos || file[0] == '.')
-      return bad(path_, "state_file is no plain file name in this folder");
-    auto tensors = SafeTensorsFile::open((folder_ + "/" + file).c_str());
-    if (!tensors) return tensors.error();
-    auto state = read_lerobot_statistics(tensors.value(), kState);
-    if (!state) return state.error();
-    auto actions = read_lerobot_statistics(tensors.value(), kAction);
-    if (!actions) return actions.error();
-    PolicyStatistics& known = out_.policy.statistics;
-    if (before_) {
-      known = {std::move(state.value()), std::move(actions.value()), folder_ + "/" + file};
-      return {};
-    }
-    if (known.actions.width() > 0 && actions.value().width() > 0 &&
-        !(known.actions == actions.value()))
-      return make_error(Code::kNotFound,
-                        "%.200s/%.120s and %.200s disagree about the statistics of the actions",
-                        folder_.c_str(), file.c_str(), known.origin.c_str());
-    if (known.actions.width() == 0) known.actions = std::move(actions.value());
-    if (known.origin.empty()) known.origin = folder_ + "/" + file;
-    return {};
-  }
-
-  const std::string folder_;
-  std::string path_;
-  FolderFacts& out_;
-  bool before_ = true, relative_ = false, normalised_ = false;
-};
-
 }  // namespace
 
 Result<FolderFacts> read_lerobot_folder(const std::string& folder,
@@ -409,9 +232,7 @@ Result<FolderFacts> read_lerobot_folder(const std::string& folder,
   auto json = read_document(path);
   if (!json) return json.error();
   OUTRIDER_TRY(ConfigReader(json.value(), path, source, out).read());
-  PipelineReader pipelines(folder, out);
-  OUTRIDER_TRY(pipelines.read("policy_preprocessor.json", true));
-  OUTRIDER_TRY(pipelines.read("policy_postprocessor.json", false));
+  OUTRIDER_TRY(read_lerobot_pipelines(folder, out));
   out.known = true;
   out.notes.push_back("cameras, state, actions and horizon from config.json (LeRobot)");
   out.notes.push_back("statistics from the pre- and postprocessor files");

@@ -29,17 +29,22 @@ Result<PolicyPrompt> PolicyPrompt::make(const PolicyDescription& policy, PiFamil
   out.clean_ = !lerobot || out.state_in_text_;
   out.newline_in_text_ = lerobot && !out.state_in_text_;
   out.fast_ = family == PiFamily::kPi0Fast;
+  out.lower_ = out.fast_ && !lerobot;
   out.cut_ = policy.too_long == TooLong::kCut;
   out.max_tokens_ = outrider::max_tokens(policy, family);
   out.max_bytes_ = max_bytes;
   if (tokenizer.vocab().bos < 0)
     return make_error(Code::kNotFound, "tokenizer: the vocabulary names no begin-of-text id");
+  if (out.fast_ && lerobot) {
+    out.behind_ = {tokenizer.vocab().bos};
+    out.max_tokens_ = std::min<int64_t>(out.max_tokens_ + 1, 1024);
+  }
   if (!out.state_in_text_ && !out.newline_in_text_) {
     auto newline = tokenizer.encode("\n", kForeign);
     if (!newline) return newline.error();
     if (newline.value().empty())
       return make_error(Code::kNotFound, "tokenizer: the vocabulary has no newline");
-    out.newline_ = std::move(newline.value());
+    out.behind_ = std::move(newline.value());
   }
   const size_t cleaned_bytes = max_lower_case_bytes(max_bytes);
   out.cleaned_.resize(cleaned_bytes);
@@ -77,7 +82,7 @@ SpmTokenizer::Encoded PolicyPrompt::encode(std::string_view instruction,
   auto encoded = tokenizer_->encode(text(), kForeign, *scratch_, rest);
   if (encoded.code != Code::kOk) return encoded;
   if (!ids.empty()) ids[0] = tokenizer_->vocab().bos;
-  for (const int32_t id : newline_) {
+  for (const int32_t id : behind_) {
     if (encoded.n_ids < rest.size()) rest[encoded.n_ids] = id;
     ++encoded.n_ids;
   }
@@ -114,7 +119,7 @@ PolicyPrompt::Written PolicyPrompt::write(std::string_view instruction,
   OUTRIDER_ASSERT(static_cast<int64_t>(ids.size()) >= max_tokens_);
   if (instruction.size() > max_bytes_) return {Code::kShape, 0, 0};
   if (!utf8_valid(instruction)) return {Code::kInvalid, 0, 0};
-  if (fast_) {
+  if (lower_) {
     n_cleaned_ = clean_fast_instruction(instruction, cleaned_);
   } else if (clean_) {
     n_cleaned_ = clean_instruction(instruction, cleaned_);

@@ -6,7 +6,8 @@
 // | openpi | yes | begin, ids(text), ids("\n") | begin, ids("Task: ..., State: ...;\nAction: ") |
 // | lerobot | PI0.5 only | begin, ids(text + "\n"), no second newline | the same |
 //
-// PI0-FAST has one rule: lower case and cleaned, begin, ids("Task: ..., State: ...;\n").
+// PI0-FAST: begin, ids("Task: ..., State: ...;\n"). openpi: lower case, '_' to blank, newlines
+// stay. lerobot: cleaned as PI0.5, case kept, and a begin id behind it, which max_tokens() counts.
 //
 // Control pieces written out in an instruction stay text.
 #pragma once
@@ -52,13 +53,14 @@ class PolicyPrompt {
   size_t longest_that_fits(std::span<const double> state, std::span<int32_t> ids) noexcept;
 
   const SpmTokenizer* tokenizer_ = nullptr;
-  bool fast_ = false, state_in_text_ = false, clean_ = true, newline_in_text_ = false, cut_ = false;
+  bool fast_ = false, lower_ = false, state_in_text_ = false, clean_ = true,
+       newline_in_text_ = false, cut_ = false;
   int64_t max_tokens_ = 0;
   size_t max_bytes_ = 0, n_cleaned_ = 0, n_text_ = 0;
   StateBins bins_ = StateBins::kReference;
   std::vector<float> narrow_;  // the state in f32, for the bins of Jetson-PI
   std::vector<char> cleaned_, text_;
-  std::vector<int32_t> newline_;
+  std::vector<int32_t> behind_;  // ids that are tokenised apart: a newline, a begin id
   std::unique_ptr<SpmTokenizer::Scratch> scratch_;
 };
 

@@ -243,7 +243,12 @@ TEST(PolicyCommands, FC24_parity_of_pi0_fast_with_the_reference_program) {
     EXPECT_NE(shown.out.find(wanted), std::string::npos) << wanted << "\n" << shown.out;
   EXPECT_NE(run({"doctor", dir}).out.find("slot base_1_rgb has no camera: black"),
             std::string::npos);
-  EXPECT_EQ(run({"convert", dir, dir + "/one.gguf"}).status, 1);
+  // One file holds it too, and a file of PI0-FAST is no pair.
+  const std::string one = scratch("policy-fast-one") + "/one.gguf";
+  ASSERT_EQ(run({"convert", dir, one}).status, 0);
+  const Outcome inside = run({"inspect", one});
+  EXPECT_EQ(inside.status, 0) << inside.err;
+  EXPECT_NE(inside.out.find("PI0-FAST"), std::string::npos) << inside.out;
   if (std::system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0)
     GTEST_SKIP() << "python3-numpy is not installed";
   const std::string state = "0.1,0.2,0.3,0.4,0.5,0.6", text = "Pick_up the RED block ";
@@ -263,6 +268,9 @@ TEST(PolicyCommands, FC24_parity_of_pi0_fast_with_the_reference_program) {
   for (const Json& stage : json.find("stages")->items())
     n_logits += stage.find("name")->text().starts_with("logits_");
   EXPECT_EQ(n_logits, static_cast<int>(test::fast_answer_ids({}).size()));
+  outcome = run({"parity", one, dir + "/case", "--set", "precision=f32", "--json"});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_EQ(document(outcome).find("stages")->items().size(), json.find("stages")->items().size());
 }
 
 }  // namespace

@@ -369,6 +369,21 @@ TEST(Lerobot, FC16_renames_are_followed_and_a_typing_mistake_is_refused) {
   ASSERT_TRUE(opened) << opened.error().text;
   EXPECT_EQ(opened.value().policy.cameras[1].name, "camera_7");
   EXPECT_EQ(opened.value().policy.cameras[1].slot, 1);
+  // Two cameras that change places.
+  spec.first_steps = R"({"registry_name":"rename_observations_processor","config":{"rename_map":)"
+                     R"({"observation.images.top":"observation.images.wrist",)"
+                     R"("observation.images.wrist":"observation.images.top"}}},)";
+  const Lerobot swapped(spec);
+  auto exchanged = open_policy_checkpoint(swapped.path());
+  ASSERT_TRUE(exchanged) << exchanged.error().text;
+  EXPECT_EQ(exchanged.value().policy.cameras[0].name, "observation.images.wrist");
+  EXPECT_EQ(exchanged.value().policy.cameras[0].slot, 0);
+  EXPECT_EQ(exchanged.value().policy.cameras[1].name, "observation.images.top");
+  // Two incoming names for one camera: the later word holds in LeRobot; here nobody guesses.
+  spec.first_steps = R"({"registry_name":"rename_observations_processor","config":{"rename_map":)"
+                     R"({"a":"observation.images.wrist","b":"observation.images.wrist"}}},)";
+  const Lerobot twice(spec);
+  expect_refused(twice.path(), Code::kNotFound, "observation.images.wrist");
   spec.first_steps = R"({"registry_name":"rename_observations_processor","config":{"rename_map":)"
                      R"({"camera_7":"observation.images.wirst"}}},)";
   const Lerobot wrong(spec);

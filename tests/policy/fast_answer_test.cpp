@@ -50,8 +50,8 @@ SpmTokenizer text_vocabulary() {
 constexpr int32_t kCue = 260, kBar = 261, kBlank = 262, kEos = 1;
 
 struct Reader {
-  explicit Reader(int64_t rows, int64_t columns)
-      : answer(std::move(FastAnswer::make(text, vocabulary, rows, columns, 64).value())),
+  explicit Reader(int64_t rows, int64_t columns, FastAnswer::Rule rule = {})
+      : answer(std::move(FastAnswer::make(text, vocabulary, rows, columns, 64, rule).value())),
         chunk(static_cast<size_t>(rows * columns), 7.0f) {}
   FastAnswer::Verdict read(const std::vector<int32_t>& ids) { return answer.read(ids, chunk); }
   // "Action: ", these action tokens, "|", end.
@@ -150,6 +150,42 @@ TEST(FastAnswer, what_is_no_chunk_is_named) {
   EXPECT_EQ(reader.read({kCue, lone, kBar}).fault, Fault::kText) << "a lone byte is no text";
 }
 
+// LeRobot reads ids: the cue comes first and is left out wherever it stands, the first bar ends it.
+TEST(FastAnswer, lerobots_rule_reads_ids) {
+  Reader reader(1, 2, {.lerobot = true});
+  const int32_t one = test::kFastMostId - 17, two = test::kFastMostId - 18;
+  EXPECT_EQ(reader.read({kCue, one, two, kBar, one, one}).fault, Fault::kNone);
+  EXPECT_FLOAT_EQ(reader.chunk[0], 0.1f);
+  EXPECT_FLOAT_EQ(reader.chunk[1], 0.2f);
+  EXPECT_EQ(reader.read({kCue, two, kCue, one, kEos}).fault, Fault::kNone) << "every cue goes";
+  EXPECT_FLOAT_EQ(reader.chunk[0], 0.2f);
+  EXPECT_EQ(reader.read({one, kCue, two, kBar}).fault, Fault::kNoCue) << "not at the beginning";
+  EXPECT_EQ(reader.read({}).fault, Fault::kNoCue);
+  EXPECT_EQ(reader.read({kBar}).fault, Fault::kNoCue);
+  const auto blank = reader.read({kCue, one, kBlank, two, kBar});
+  EXPECT_EQ(blank.fault, Fault::kNoAction) << "nothing is trimmed";
+  EXPECT_EQ(blank.at, 1);
+  EXPECT_TRUE(reader.answer.ends(kBar));
+  EXPECT_TRUE(reader.answer.ends(kEos));
+  EXPECT_FALSE(Reader(1, 2).answer.ends(kBar)) << "openpi goes on to the end id";
+}
+
+TEST(FastAnswer, a_wrong_count_is_cut_or_filled_when_asked) {
+  for (const bool lerobot : {false, true}) {
+    Reader reader(1, 2, {.lerobot = lerobot, .fit = true});
+    auto verdict = reader.read_tokens({20});
+    EXPECT_EQ(verdict.fault, Fault::kCount) << "still said";
+    EXPECT_FLOAT_EQ(reader.chunk[0], 0.4f);
+    EXPECT_FLOAT_EQ(reader.chunk[1], 0);
+    verdict = reader.read_tokens({20, 21, 22});
+    EXPECT_EQ(verdict.found, 3);
+    EXPECT_FLOAT_EQ(reader.chunk[0], 0.4f);
+    EXPECT_FLOAT_EQ(reader.chunk[1], 0.5f);
+    EXPECT_EQ(reader.read_tokens({20, 94}).fault, Fault::kCharacter);
+    EXPECT_EQ(reader.chunk[0], 0) << "other faults leave zeros";
+  }
+}
+
 TEST(FastAnswer, reading_takes_no_heap) {
   if (!test::hot_counter::available()) GTEST_SKIP() << "a sanitizer has its own allocator";
   Reader reader(10, 6);
@@ -176,8 +212,16 @@ TEST(FastAnswer, a_vocabulary_smaller_than_the_action_tokens_is_refused) {
   const auto text = SpmTokenizer::from_vocab(std::move(vocab));
   ASSERT_TRUE(text) << text.error().text;
   const ActionTokens vocabulary = tokens();
-  const auto made = FastAnswer::make(text.value(), vocabulary, 1, 1, 8);
+  const auto made = FastAnswer::make(text.value(), vocabulary, 1, 1, 8, {});
   EXPECT_EQ(made.code(), Code::kNotFound);
+  // LeRobot's answers end with a bar.
+  SpmVocab barless = text_vocabulary().vocab();
+  barless.pieces[kBar].text = "!";
+  const auto other = SpmTokenizer::from_vocab(std::move(barless));
+  ASSERT_TRUE(other);
+  EXPECT_TRUE(FastAnswer::make(other.value(), vocabulary, 1, 1, 8, {}));
+  EXPECT_EQ(FastAnswer::make(other.value(), vocabulary, 1, 1, 8, {.lerobot = true}).code(),
+            Code::kNotFound);
 }
 
 TEST(ActionTokens, reads_bytes_ids_and_rules) {

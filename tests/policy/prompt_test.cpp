@@ -275,5 +275,49 @@ TEST(PolicyPrompt, FC05_pi0_fast_has_lower_case_and_no_action_cue) {
   EXPECT_TRUE(cutting.value().text().ends_with(", State: -1 128 255;\n"));
 }
 
+// LeRobot keeps the case and puts a second begin id behind the text.
+TEST(PolicyPrompt, FC05_lerobots_pi0_fast_keeps_the_case_and_ends_with_a_begin_id) {
+  OUTRIDER_NEED_SHARED(path, "golden/openpi-spm/tiny.model");
+  const auto file = MappedFile::open(path.c_str());
+  ASSERT_TRUE(file);
+  const auto tokenizer = SpmTokenizer::from_sentencepiece(file.value().bytes(), "tiny.model");
+  ASSERT_TRUE(tokenizer);
+  PolicyDescription policy;
+  policy.state = {{"joints", 3, ""}};
+  policy.prompt_rule = PromptRule::kLerobot;
+  policy.max_tokens = 60;
+  auto prompt = PolicyPrompt::make(policy, PiFamily::kPi0Fast, tokenizer.value(), 4096);
+  ASSERT_TRUE(prompt);
+  EXPECT_EQ(prompt.value().max_tokens(), 61) << "the begin id behind is LeRobot's own";
+  const std::vector<double> state = {-1.5, 0, 1};
+  std::vector<int32_t> ids(1024);
+  const std::string wanted = "Task: Pick UP the red cup, State: -1 128 255;\n";
+  auto expected = tokenizer.value().encode(wanted, {.add_special = false, .parse_special = false});
+  ASSERT_TRUE(expected);
+  expected.value().insert(expected.value().begin(), 2);
+  expected.value().push_back(2);
+  for (const char* text : {"Pick UP the red cup", "\t Pick_UP\nthe red_cup \r\n"}) {
+    const auto written = prompt.value().write(text, state, ids);
+    ASSERT_EQ(written.code, Code::kOk);
+    EXPECT_EQ(prompt.value().text(), wanted);
+    EXPECT_EQ(std::vector<int32_t>(ids.begin(), ids.begin() + static_cast<int64_t>(written.n_ids)),
+              expected.value());
+  }
+  // At the budget, one beyond it, and cut with both begin ids and the state kept.
+  policy.max_tokens = static_cast<int64_t>(expected.value().size()) - 1;
+  auto exact = PolicyPrompt::make(policy, PiFamily::kPi0Fast, tokenizer.value(), 4096);
+  EXPECT_EQ(exact.value().write("Pick UP the red cup", state, ids).code, Code::kOk);
+  --policy.max_tokens;
+  auto tight = PolicyPrompt::make(policy, PiFamily::kPi0Fast, tokenizer.value(), 4096);
+  EXPECT_EQ(tight.value().write("Pick UP the red cup", state, ids).code, Code::kShape);
+  policy.too_long = TooLong::kCut;
+  auto cutting = PolicyPrompt::make(policy, PiFamily::kPi0Fast, tokenizer.value(), 4096);
+  const auto cut = cutting.value().write("Pick UP the red cup", state, ids);
+  EXPECT_TRUE(cut.cut());
+  EXPECT_EQ(ids[0], 2);
+  EXPECT_EQ(ids[cut.n_ids - 1], 2);
+  EXPECT_TRUE(cutting.value().text().ends_with(", State: -1 128 255;\n"));
+}
+
 }  // namespace
 }  // namespace outrider::policy_test

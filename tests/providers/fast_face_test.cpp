@@ -9,57 +9,14 @@
 
 #include "base/json.h"
 #include "host/conform.h"
-#include "outrider/ext/taps.h"
 #include "outrider/host.h"
-#include "providers/policy_fixture.h"
-#include "support/fast_folder.h"
+#include "policy/gguf_policy.h"
+#include "providers/fast_fixture.h"
+#include "support/gguf_edit.h"
 #include "support/hot_counter.h"
 
 namespace outrider::test {
 namespace {
-
-class FastFolder {
- public:
-  explicit FastFolder(const FastSpec& spec = {}) : spec_(spec) {
-    const PiPair& pair = tiny_pair(PiFamily::kPi05);
-    write_fast_folder(dir_.path(), pair.policy, pair.vision, spec);
-  }
-  const std::string& path() const { return dir_.path(); }
-  std::string config(const std::string& more = "", const std::string& threads = "1") const {
-    return R"({"model_family":"pi0","policy_dir":")" + path() +
-           R"(","backend":"cpu","n_threads":)" + threads +
-           (more.find("precision") == std::string::npos ? R"(,"precision":"f32")" : "") + more +
-           "}";
-  }
-  const FastSpec& spec() const { return spec_; }
-
- private:
-  TempDir dir_;
-  FastSpec spec_;
-};
-
-const PiPair& pair() {
-  return tiny_pair(PiFamily::kPi05);
-}
-
-std::vector<float> tap(const PiProvider& provider, const std::string& name) {
-  const void* table = nullptr;
-  EXPECT_EQ(provider->query_extension(provider.get(), OUTRIDER_EXT_TAPS, 1, &table), 0);
-  const auto* taps = static_cast<const outrider_taps_v1*>(table);
-  uint64_t n = 0;
-  int64_t shape[4];
-  uint32_t rank = 0;
-  taps->read(taps->self, name.c_str(), nullptr, 0, &n, shape, &rank);
-  std::vector<float> out(n);
-  EXPECT_EQ(taps->read(taps->self, name.c_str(), out.data(), n, &n, shape, &rank), 0) << name;
-  return out;
-}
-void taps_on(const PiProvider& provider) {
-  const void* table = nullptr;
-  ASSERT_EQ(provider->query_extension(provider.get(), OUTRIDER_EXT_TAPS, 1, &table), 0);
-  const auto* taps = static_cast<const outrider_taps_v1*>(table);
-  ASSERT_EQ(taps->enable(taps->self, 1), 0);
-}
 
 TEST(FastFace, has_the_ports_of_a_robot_and_none_of_a_flow) {
   const FastFolder folder;
@@ -319,6 +276,109 @@ TEST(FastFace, the_packed_cache_holds_the_head_too) {
   }
 }
 
+TEST(FastFace, FC24_a_folder_and_its_single_file_give_the_same_bits) {
+  for (const DType stored : {DType::kF32, DType::kBf16}) {
+    const FastFolder folder({.varied = true, .dtype = stored});
+    const std::string file = converted(folder, "one.gguf");
+    for (const char* precision : {"f32", "stored", "bf16", "int8"}) {
+      const std::string more = std::string(R"(,"precision":")") + precision + "\"";
+      const PolicyProvider a(folder.config(more)), b(by_file(file, more)),
+          c(R"({"model_family":"pi0","policy_dir":")" + file + R"(","backend":"cpu")" + more + "}");
+      ASSERT_TRUE(a.ok() && b.ok() && c.ok()) << precision;
+      std::vector<std::vector<float>> actions, logits, later;
+      for (const PolicyProvider* p : {&a, &b, &c}) {
+        taps_on(*p);
+        for (int other = 0; other < 2; ++other) {
+          stage_robot(*p, pair());
+          const int64_t s = pair().image_size;
+          if (other == 1) {
+            ASSERT_EQ(p->set_camera("top", noise_rgb(s, s, 77), s, s), 0);
+          }
+          actions.push_back(p->tick());
+          logits.push_back(tap(*p, "logits_0"));
+          later.push_back(tap(*p, "logits_9"));
+        }
+      }
+      for (size_t i = 2; i < actions.size(); ++i) {
+        EXPECT_EQ(actions[i], actions[i % 2]) << precision << i;
+        EXPECT_EQ(logits[i], logits[i % 2]) << precision << i;
+        EXPECT_EQ(later[i], later[i % 2]) << precision << i;
+      }
+      EXPECT_NE(logits[0], logits[1]) << "what the model sees matters";
+    }
+  }
+}
+
+TEST(FastFace, the_packed_cache_is_one_for_a_folder_and_its_single_file) {
+  const FastFolder folder({.dtype = DType::kBf16});
+  const std::string file = converted(folder, "one.gguf");
+  const TempDir cache;
+  const std::string more = R"(,"precision":"bf16","cache_dir":")" + cache.path() + "\"";
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  const PolicyProvider first(by_file(file, more));
+  ASSERT_TRUE(first.ok());
+  EXPECT_NE(first.description().find("miss: written"), std::string::npos) << first.description();
+  const PolicyProvider second(folder.config(more));
+  ASSERT_TRUE(second.ok());
+  EXPECT_NE(second.description().find("\"cache\":\"hit\""), std::string::npos)
+      << second.description();
+  stage_robot(first, pair());
+  stage_robot(second, pair());
+  EXPECT_EQ(first.tick(), second.tick());
+}
+
+TEST(FastFace, a_single_file_keeps_budget_and_rules_of_its_policy) {
+  const size_t n = fast_answer_ids({}).size();
+  const FastFolder folder({.more = R"(,"action_tokens":{"most":)" + std::to_string(n - 3) +
+                                   R"(,"undecodable":"zeros"})"});
+  const std::string file = converted(folder, "one.gguf", DType::kQ8_0);
+  const PolicyProvider provider(by_file(file));
+  ASSERT_TRUE(provider.ok());
+  stage_robot(provider, pair());
+  const auto chunk = provider.tick();
+  ASSERT_EQ(chunk.size(), 60u);
+  EXPECT_NEAR(chunk[0], (q99_of(0) - q01_of(0) + 1e-6) / 2 + q01_of(0), 1e-6) << "zeros";
+  EXPECT_EQ(provider.counter("undecodable_answers"), 1);
+  EXPECT_EQ(provider.counter("answer_tokens"), static_cast<int64_t>(n - 3));
+  // A description from elsewhere may allow more: the whole answer is read then.
+  const FastFolder other;
+  const PolicyProvider described(R"({"model_family":"pi0","backend":"cpu","precision":"f32",)"
+                                 R"("policy_dir":")" +
+                                 other.path() + R"(","model_path":")" + file +
+                                 R"(","mmproj_path":")" + file + "\"}");
+  ASSERT_TRUE(described.ok());
+  stage_robot(described, pair());
+  EXPECT_FALSE(described.tick().empty());
+  EXPECT_EQ(described.counter("answer_tokens"), static_cast<int64_t>(n));
+}
+
+TEST(FastFace, a_single_file_without_a_part_is_refused_by_the_name_of_the_part) {
+  const FastFolder folder;
+  const std::string file = converted(folder, "one.gguf"), bad = folder.path() + "/bad.gguf";
+  const std::pair<GgufEdit, const char*> rows[] = {
+      {{.key = kGgufActionTokensKey}, "outrider.action_tokens is missing"},
+      {{.key = kGgufActionRulesKey}, "outrider.action_tokens.processor is missing"},
+      {{.key = kGgufActionTokensKey, .text = "{\"model\":"}, "action_tokens/tokenizer.json"},
+      {{.key = kGgufActionRulesKey, .text = R"({"scale":0,"min_token":0})"}, "scale is 0"},
+      {{.key = kGgufPolicyKey}, "outrider.policy"},
+      {{.key = "pi0_fast.n_action_steps", .value = 11}, "horizon is 10"},
+      {{.key = "pi0_fast.max_answer_tokens", .value = 1025}, "max_answer_tokens"},
+      {{.key = "pi0_fast.block_count", .value = 1}, "block_count is 1"},
+      {{.tensor = "output_norm.weight"}, "output_norm.weight"}};
+  for (const auto& [edit, says] : rows) {
+    edit_gguf(file, bad, edit);
+    EXPECT_NE(refused(by_file(bad)).find(says), std::string::npos)
+        << says << ": " << refused(by_file(bad));
+  }
+  const std::string plain =
+      R"({"model_family":"pi0","backend":"cpu","n_views":2,"image_height":56,"image_width":56,)"
+      R"("image_channels":3,"action_steps":10,"action_dim":6,"model_path":")" +
+      file + R"(","mmproj_path":")" + file + "\"}";
+  EXPECT_NE(refused(plain).find("PI0-FAST, which has no face in normalised units"),
+            std::string::npos)
+      << refused(plain);
+}
+
 TEST(FastFace, describes_its_contract_as_strict_json) {
   const FastFolder folder({.prefix = "model."});
   const PolicyProvider provider(folder.config());
@@ -332,21 +392,12 @@ TEST(FastFace, describes_its_contract_as_strict_json) {
 }
 
 TEST(FastFace, what_does_not_fit_is_refused_at_open) {
-  const auto refused = [](const std::string& config) {
-    outrider_session* session = nullptr;
-    char text[512] = {};
-    EXPECT_LT(outrider_open(provider_path().c_str(), config.c_str(), &session, text, sizeof text),
-              0);
-    outrider_close(session);
-    return std::string(text);
-  };
   const FastFolder folder;
   EXPECT_NE(refused(folder.config(R"(,"num_steps":5)")).find("no Euler steps"), std::string::npos);
   EXPECT_NE(refused(folder.config(R"(,"numerics":"jetson-pi")")).find("jetson-pi"),
             std::string::npos);
   for (const auto& [more, says] :
        {std::pair<const char*, const char*>{R"(,"family":"pi05")", "family is PI0.5"},
-        {R"(,"prompt":{"rule":"lerobot"})", "prompt.rule"},
         {R"(,"action_tokens":{"most":1025})", "0..1024"},
         {R"(,"action_tokens":{"undecodable":"guess"})", "undecodable"},
         {R"(,"action_tokens":{"tokenizer":"nowhere"})", "nowhere"},

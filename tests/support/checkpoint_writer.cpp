@@ -127,12 +127,17 @@ std::string statistics_text(int64_t n) {
 }
 
 void write_lerobot_files(const std::string& folder, const LerobotSpec& spec) {
-  const bool pi05 = spec.family == PiFamily::kPi05;
-  const std::string form = pi05 ? "QUANTILES" : "MEAN_STD";
+  const bool fast = spec.family == PiFamily::kPi0Fast, pi05 = spec.family == PiFamily::kPi05;
+  const std::string form = pi05 || fast ? "QUANTILES" : "MEAN_STD";
+  const std::string most = pi05 || fast ? "200" : "48";
   const auto n = [](int64_t value) { return std::to_string(value); };
   write_text(
       folder + "/config.json",
-      R"({"type":")" + std::string(pi05 ? "pi05" : "pi0") + R"(","n_obs_steps":1,)" +
+      R"({"type":")" +
+          std::string(fast   ? "pi0_fast"
+                      : pi05 ? "pi05"
+                             : "pi0") +
+          R"(","n_obs_steps":1,)" +
           R"("input_features":{"observation.images.top":{"type":"VISUAL","shape":[3,48,64]},)" +
           R"("observation.images.wrist":{"type":"VISUAL","shape":[3,48,64]},)" +
           R"("observation.images.empty_camera_0":{"type":"VISUAL","shape":[3,224,224]},)" +
@@ -141,7 +146,7 @@ void write_lerobot_files(const std::string& folder, const LerobotSpec& spec) {
           R"("chunk_size":)" + n(spec.chunk) + R"(,"n_action_steps":)" + n(spec.chunk) +
           R"(,"max_state_dim":)" + n(spec.width) + R"(,"max_action_dim":)" + n(spec.width) +
           R"(,"num_inference_steps":10,"min_period":0.004,"max_period":4.0,)" +
-          R"("empty_cameras":1,"tokenizer_max_length":)" + (pi05 ? "200" : "48") +
+          R"("empty_cameras":1,"tokenizer_max_length":)" + most +
           R"(,"normalization_mapping":{"VISUAL":"IDENTITY","STATE":")" + form + R"(","ACTION":")" +
           form + R"("})" + spec.config_extra + "}");
   const std::string relative =
@@ -161,12 +166,17 @@ void write_lerobot_files(const std::string& folder, const LerobotSpec& spec) {
           step("normalizer_processor",
                eps + R"(,"state_file":"policy_preprocessor_step_3_normalizer.safetensors")") +
           "," +
-          (pi05 ? step("pi05_prepare_state_tokenizer_processor_step", R"("config":{})")
-                : step("pi0_new_line_processor", R"("config":{})")) +
+          (fast   ? step("pi0_fast_prepare_state_tokenizer_processor_step", R"("config":{})")
+           : pi05 ? step("pi05_prepare_state_tokenizer_processor_step", R"("config":{})")
+                  : step("pi0_new_line_processor", R"("config":{})")) +
           "," +
           step("tokenizer_processor",
-               R"("config":{"max_length":)" + std::string(pi05 ? "200" : "48") +
+               R"("config":{"max_length":)" + most +
                    R"(,"tokenizer_name":"google/paligemma-3b-pt-224","padding_side":"right"})") +
+          (fast ? "," + step("action_tokenizer_processor",
+                             R"("config":{"max_action_tokens":256,"fast_skip_tokens":128,)"
+                             R"("action_tokenizer_name":"action_tokenizer"})")
+                : "") +
           "," + step("device_processor", R"("config":{"device":"cpu"})") + "]}");
   write_text(
       folder + "/policy_postprocessor.json",

@@ -153,6 +153,17 @@ void vary(Tensors& tensors, const std::string& prefix, const std::vector<int>& a
   put_back(embed, e);
 }
 
+// The head apart from the embedding, whose last row would win every time if it were the head.
+void part(Tensors& tensors, const std::string& prefix, const std::vector<int32_t>& chain) {
+  const std::string paligemma = prefix + "paligemma_with_expert.paligemma.";
+  StoredTensor& embed = tensors.at(paligemma + "model.language_model.embed_tokens.weight");
+  tensors[paligemma + "lm_head.weight"] = embed;
+  auto e = floats(embed);
+  const auto width = static_cast<size_t>(embed.shape[1]);
+  for (size_t i = 0; i < chain.size(); ++i) e[e.size() - width + i] = 3;
+  put_back(embed, e);
+}
+
 }  // namespace
 
 std::string fast_tokenizer_json() {
@@ -231,10 +242,11 @@ void write_fast_folder(const std::string& folder, const std::string& policy_gguf
         spec.prefix + "paligemma_with_expert.paligemma.model.language_model.";
     StoredTensor norm = tensors.at(language + "layers.0.input_layernorm.weight");
     tensors[language + "norm.weight"] = norm;
-    std::vector<int32_t> chain = {108};  // the prompt's last id
+    std::vector<int32_t> chain = {spec.lerobot ? 2 : 108};  // the prompt's last id
     for (const int32_t id : fast_answer_ids(spec)) chain.push_back(id);
     if (spec.taught) teach(tensors, spec.prefix, chain, spec.noise, spec.varied ? 4 : 1);
     if (spec.varied) vary(tensors, spec.prefix, spec.answer, chain);
+    if (spec.own_head) part(tensors, spec.prefix, chain);
   };
   write_weights(folder, policy_gguf, vision_gguf, weights);
   GgufWriter writer;
@@ -243,26 +255,38 @@ void write_fast_folder(const std::string& folder, const std::string& policy_gguf
   writer.add_tensor("nothing", DType::kF32, std::array<int64_t, 1>{1},
                     [](int64_t, std::span<float> values) { values[0] = 0; });
   ASSERT_TRUE(writer.write((folder + "/tokenizer.gguf").c_str()));
-  std::filesystem::create_directories(folder + "/fast");
-  write_text(folder + "/fast/tokenizer.json", fast_tokenizer_json());
-  write_text(folder + "/fast/processor_config.json", fast_processor_json());
-  std::filesystem::create_directories(folder + "/assets/arm");
-  write_text(folder + "/assets/arm/norm_stats.json", R"({"norm_stats":{"state":)" +
-                                                         statistics_text(6) + R"(,"actions":)" +
-                                                         statistics_text(6) + "}}");
+  const std::string tokens = folder + (spec.files ? "/action_tokenizer" : "/fast");
+  std::filesystem::create_directories(tokens);
+  write_text(tokens + "/tokenizer.json", fast_tokenizer_json());
+  write_text(tokens + "/processor_config.json", fast_processor_json());
+  if (!spec.files) std::filesystem::create_directories(folder + "/assets/arm");
+  if (!spec.files)
+    write_text(folder + "/assets/arm/norm_stats.json", R"({"norm_stats":{"state":)" +
+                                                           statistics_text(6) + R"(,"actions":)" +
+                                                           statistics_text(6) + "}}");
   const auto policy = GgufFile::open(policy_gguf.c_str()),
              vision = GgufFile::open(vision_gguf.c_str());
   ASSERT_TRUE(policy && vision);
   const auto config = read_pi_config(policy.value(), vision.value());
   ASSERT_TRUE(config);
+  const std::string sizes = R"("tokenizer":"tokenizer.gguf","model":{"head_dim":)" +
+                            std::to_string(config.value().backbone.head_dim) +
+                            R"(,"vision_heads":)" + std::to_string(config.value().vision.n_heads) +
+                            "}";
+  if (spec.files) {
+    LerobotSpec lerobot;
+    lerobot.family = PiFamily::kPi0Fast;
+    lerobot.width = 32;  // max_action_dim: no tensor has it
+    lerobot.config_extra = spec.more;
+    write_lerobot_files(folder, lerobot);
+    write_text(folder + "/policy.json", "{" + sizes + "}");
+    return;
+  }
   write_text(folder + "/policy.json",
              R"({"cameras":[)" + spec.cameras +
                  R"(],"state":{"fields":[{"name":"joints","size":6,"unit":"rad"}]},)" +
-                 R"("actions":{"size":6)" + spec.action_more +
-                 R"(},"tokenizer":"tokenizer.gguf","model":{"head_dim":)" +
-                 std::to_string(config.value().backbone.head_dim) + R"(,"vision_heads":)" +
-                 std::to_string(config.value().vision.n_heads) + R"(},"horizon":10)" + spec.more +
-                 "}");
+                 R"("actions":{"size":6)" + spec.action_more + "}," + sizes + R"(,"horizon":10)" +
+                 (spec.lerobot ? R"(,"prompt":{"rule":"lerobot"})" : "") + spec.more + "}");
 }
 
 }  // namespace outrider::test

@@ -39,6 +39,12 @@ struct FastSpec {
                         R"({"name":"wrist","slot":"wrist_0_rgb","required":false})";
   DType dtype = DType::kF32;
   std::string prefix = {};  // of tensor names
+  // LeRobot's rules: the chain begins behind the begin id. With `files`, its own files too, with
+  // cameras "observation.images.top" and ".wrist" of 48 x 64 and `more` in config.json; without,
+  // a policy.json that says so.
+  bool lerobot = false, files = false;
+  // An output head of its own, and an embedding that would be a useless one.
+  bool own_head = false;
 };
 
 // tokenizer.json and processor_config.json of the stand-in action tokens.
@@ -49,7 +55,8 @@ std::vector<int32_t> fast_answer_ids(const FastSpec& spec);
 // What it should decode to: normalised [kFastRows, kFastColumns], by plain sums.
 std::vector<double> fast_chunk(const FastSpec& spec);
 
-// model.safetensors, tokenizer.gguf, fast/, policy.json, assets/arm/norm_stats.json (6 and 6 wide).
+// model.safetensors, tokenizer.gguf, fast/, policy.json, assets/arm/norm_stats.json (6 and 6 wide);
+// LeRobot's: action_tokenizer/, config.json, both pipelines.
 void write_fast_folder(const std::string& folder, const std::string& policy_gguf,
                        const std::string& vision_gguf, const FastSpec& spec = {});
 

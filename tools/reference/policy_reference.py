@@ -59,7 +59,8 @@ def read_weights(folder):
     weights = {}
     for name in files:
         weights.update(read_safetensors(folder / name))
-    if "model.action_in_proj.weight" in weights:
+    if any("model." + name in weights for name in ("action_in_proj.weight",
+                                                   LANGUAGE + "norm.weight")):
         weights = {name.removeprefix("model."): value for name, value in weights.items()}
     if LANGUAGE + "embed_tokens.weight" not in weights:
         weights[LANGUAGE + "embed_tokens.weight"] = weights[PALIGEMMA + "lm_head.weight"]
@@ -105,6 +106,7 @@ class Policy:
         self.fast = not any("gemma_expert." in name or name == "action_in_proj.weight"
                             for name in weights)
         self.embedding = weights[LANGUAGE + "embed_tokens.weight"]
+        self.head = weights.get(PALIGEMMA + "lm_head.weight", self.embedding)
         self.taps = {}
 
     def linear(self, x, name):
@@ -150,8 +152,9 @@ class Policy:
         scale, shift, gate = np.split(self.linear(cond, name + ".dense"), 3, -1)
         return n * (1 + scale) + shift, gate
 
-    def answer(self, pictures, ids, most, end):
-        """PI0-FAST -> the ids it writes, likeliest first, until `end` or `most` of them"""
+    def answer(self, pictures, ids, most, ends, gap):
+        """PI0-FAST -> the ids it writes, likeliest first, until one of `ends` or `most` of them.
+        gap: positions left out behind the prefix"""
         prefix = self.prefix(pictures, ids)
         n = len(prefix)
         out, cache = self.stack(prefix, LANGUAGE, np.arange(n), np.ones((n, n), bool), None, None)
@@ -159,13 +162,13 @@ class Policy:
         row, answer = out[-1:], []
         while True:
             normed, _ = self.norm(row, LANGUAGE + "norm", None)
-            logits = normed @ self.embedding.T
+            logits = normed @ self.head.T
             self.taps[f"logits_{len(answer)}"] = logits
             answer.append(int(np.argmax(logits)))
-            if answer[-1] == end or len(answer) == most:
+            if answer[-1] in ends or len(answer) == most:
                 return answer
-            # The first token stands at position n + 1: one is skipped, as in the reference.
-            position = np.array([n + len(answer)])
+            # openpi: the first token stands at position n + 1, one is skipped. LeRobot: at n.
+            position = np.array([n + gap + len(answer) - 1])
             row = self.embedding[answer[-1:]] * math.sqrt(self.embedding.shape[1])
             row, new = self.stack(row, LANGUAGE, position,
                                   np.ones((1, len(cache[0][0][0]) + 1), bool), cache, None)
@@ -358,14 +361,18 @@ def main():
 
     scaled = [p.astype(F) / 255 * 2 - 1 for p in pictures]
     if model.fast:
-        # All three slots are seen; one without a camera is black.
+        lerobot = policy.get("prompt", {}).get("rule") == "lerobot"
+        # openpi: all three slots are seen; one without a camera is black. LeRobot: what is there.
         slots = ["base_0_rgb", "base_1_rgb", "wrist_0_rgb"]
         at = {c["name"]: slots.index(c["slot"]) for c in policy["cameras"]}
         seen = [np.full_like(scaled[0], -1.0) for _ in slots]
         for camera, picture in zip(cameras, scaled):
             seen[at[camera]] = picture
+        if lerobot:
+            seen = [seen[at[camera]] for camera in sorted(cameras, key=at.get)]
         most = policy.get("action_tokens", {}).get("most") or 256
-        answer = model.answer(seen, ids, most, 1)
+        ends = json.loads(args.tokens.read_text())["answer_ends"]
+        answer = model.answer(seen, ids, most, ends, 0 if lerobot else 1)
         coefficients, chunk = read_chunk(args.folder, answer, len(model.embedding), horizon,
                                          width)
         model.taps["answer"], model.taps["coefficients"] = np.asarray(answer), coefficients

@@ -3,6 +3,16 @@
 #include <cstdio>
 
 namespace outrider {
+namespace {
+
+constexpr const char* kUndecodableNames[] = {"refuse", "zeros", "fit"};
+
+FastAnswer::Rule fast_rule(const PolicyDescription& robot) {
+  return {.lerobot = lerobot_fast(robot, PiFamily::kPi0Fast),
+          .fit = robot.action_tokens.undecodable == Undecodable::kFit};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<PiFace>> FastRuntime::open(const PiOpenConfig& config,
                                                   std::shared_ptr<const PiFiles> files) {
@@ -16,18 +26,19 @@ Result<std::unique_ptr<PiFace>> FastRuntime::open(const PiOpenConfig& config,
                       static_cast<long long>(config.num_steps));
   const PiConfig& model = files->config;
   auto answer = FastAnswer::make(files->tokenizer, *files->action_tokens, model.action_steps,
-                                 model.action_dim, model.answer_tokens);
+                                 model.action_dim, model.answer_tokens, fast_rule(*files->robot));
   if (!answer) return answer.error();
   std::unique_ptr<FastRuntime> runtime(new FastRuntime(std::move(answer.value())));
   runtime->ids_.resize(static_cast<size_t>(model.answer_tokens));
   runtime->chunk_.resize(static_cast<size_t>(model.action_steps * model.action_dim));
+  const bool lerobot = lerobot_fast(*files->robot, model.family);
   OUTRIDER_TRY(runtime->open_robot(config, std::move(files)));
+  runtime->engine_->set_answer_gap(lerobot ? 0 : 1);
   return std::unique_ptr<PiFace>(std::move(runtime));
 }
 
 Code FastRuntime::write_answer() noexcept {
   PiEngine& engine = *engine_;
-  const int32_t end = engine.files().tokenizer.vocab().eos;
   n_ids_ = 0;
   ended_ = false;
   for (int32_t id = -1; n_ids_ < ids_.size() && !ended_;) {
@@ -41,7 +52,7 @@ Code FastRuntime::write_answer() noexcept {
                   n_ids_);
     }
     ids_[n_ids_++] = id;
-    ended_ = id == end;
+    ended_ = answer_.ends(id);
   }
   engine.counters().answer_tokens.store(static_cast<int64_t>(n_ids_), std::memory_order_relaxed);
   return Code::kOk;
@@ -49,7 +60,9 @@ Code FastRuntime::write_answer() noexcept {
 
 Code FastRuntime::undecodable(const FastAnswer::Verdict& verdict) noexcept {
   engine_->counters().undecodable_answers.fetch_add(1, std::memory_order_relaxed);
-  if (robot().action_tokens.undecodable == Undecodable::kZeros) return Code::kOk;
+  const Undecodable rule = robot().action_tokens.undecodable;
+  if (rule == Undecodable::kZeros) return Code::kOk;
+  if (rule == Undecodable::kFit && verdict.fault == FastAnswer::Fault::kCount) return Code::kOk;
   const PiConfig& c = pi_config();
   char what[160] = "";
   switch (verdict.fault) {
@@ -80,7 +93,8 @@ Code FastRuntime::undecodable(const FastAnswer::Verdict& verdict) noexcept {
   }
   return fail(Code::kFailed,
               "action: the model's answer of %zu tokens%s is no chunk: %s; nothing is delivered "
-              "(policy.json: action_tokens.undecodable \"zeros\" gives openpi's chunk of zeros)",
+              "(policy.json: action_tokens.undecodable \"zeros\" gives openpi's chunk of zeros, "
+              "\"fit\" LeRobot's cut or filled one)",
               n_ids_, ended_ ? "" : " (cut off there)", what);
 }
 
@@ -109,10 +123,11 @@ std::string FastRuntime::describe_own() const {
   char text[240];
   std::snprintf(text, sizeof text,
                 ",\"action_tokens\":{\"most\":%lld,\"least_id\":%lld,\"most_id\":%lld,"
-                "\"undecodable\":\"%s\"}",
+                "\"rule\":\"%s\",\"undecodable\":\"%s\"}",
                 static_cast<long long>(c.answer_tokens), static_cast<long long>(answer_.least_id()),
                 static_cast<long long>(answer_.most_id()),
-                robot().action_tokens.undecodable == Undecodable::kRefuse ? "refuse" : "zeros");
+                fast_rule(robot()).lerobot ? "lerobot" : "openpi",
+                kUndecodableNames[static_cast<size_t>(robot().action_tokens.undecodable)]);
   return text;
 }
 

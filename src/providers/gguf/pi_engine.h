@@ -62,7 +62,8 @@ class PiEngine {
   PiEnd denoise(std::span<const float> noise, std::span<const float> state,
                 const PiConditions& conditions) noexcept;
   std::span<const float> chunk() const { return run_->actions(); }
-  // [hot] PI0-FAST: see PiRun::next_token.
+  // [setup] [hot] PI0-FAST: see PiRun.
+  void set_answer_gap(int64_t gap) { run_->set_answer_gap(gap); }
   int32_t next_token(int32_t previous) noexcept { return run_->next_token(previous); }
 
   // [any] From any thread: while it is on, stages give up soon.

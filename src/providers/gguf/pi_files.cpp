@@ -129,6 +129,17 @@ bool is_gguf(const std::string& path) {
   return read && std::memcmp(magic, "GGUF", 4) == 0;
 }
 
+// What a described file needs besides: how long an answer may be, and what its tokens mean.
+Result<void> take_action_tokens(PiFiles& files) {
+  if (!files.config.is_fast()) return {};
+  files.config.answer_tokens = answer_tokens(*files.robot);
+  auto tokens = read_gguf_action_tokens(*files.policy, files.tokenizer, files.config, *files.robot);
+  if (!tokens) return tokens.error();
+  files.action_tokens = std::move(tokens.value());
+  files.notes.push_back("action tokens: inside " + files.policy->path());
+  return {};
+}
+
 // A GGUF file with a policy inside: its vision half lies in it too, or where the configuration
 // says.
 Result<PiFiles> load_policy_file(const std::string& path, const PiOpenConfig& config) {
@@ -143,6 +154,7 @@ Result<PiFiles> load_policy_file(const std::string& path, const PiOpenConfig& co
   if (!robot) return robot.error();
   files.value().robot = std::move(robot.value());
   files.value().notes = {"description and statistics: inside " + path};
+  OUTRIDER_TRY(take_action_tokens(files.value()));
   return files;
 }
 
@@ -161,6 +173,7 @@ Result<PiFiles> load_described_pair(const PiOpenConfig& config) {
   files.value().robot = std::move(robot.value());
   files.value().notes = {"description: " + config.policy_dir,
                          "statistics: " + files.value().robot->statistics.origin};
+  OUTRIDER_TRY(take_action_tokens(files.value()));
   return files;
 }
 
@@ -314,6 +327,11 @@ Result<std::shared_ptr<const PiFiles>> open_pi_files(const PiOpenConfig& config)
     return shared_files().get(key, [&]() -> Result<std::shared_ptr<const PiFiles>> {
       auto files = load_pair(std::move(policy.value()), std::move(vision.value()));
       if (!files) return files.error();
+      if (files.value().config.is_fast())
+        return make_error(Code::kUnsupported,
+                          "%.300s is PI0-FAST, which has no face in normalised units; open it by "
+                          "model_path alone, without sizes",
+                          config.model_path.c_str());
       return finish(std::move(files.value()), config.cache_dir);
     });
   }

@@ -33,8 +33,8 @@ Result<void> RobotFace::open_robot(const PiOpenConfig& config,
       robot, model.family, files->tokenizer, kMaxPromptBytes,
       config.numerics == NumericsChoice::kJetsonPi ? StateBins::kJetsonPi : StateBins::kReference);
   if (!prompt) return prompt.error();
-  // PI0-FAST looks at every slot, whether a camera is there or not.
-  const auto n_views = model.is_fast() ? kMaxCameras : static_cast<int64_t>(robot.cameras.size());
+  every_slot_ = model.is_fast() && !lerobot_fast(robot, model.family);
+  const auto n_views = every_slot_ ? kMaxCameras : static_cast<int64_t>(robot.cameras.size());
   auto engine = PiEngine::open(config, std::move(files), n_views);
   if (!engine) return engine.error();
   engine_ = std::move(engine.value());
@@ -48,7 +48,7 @@ Result<void> RobotFace::prepare(const PiOpenConfig& config) {
   prompt_.resize(kMaxPromptBytes);
   ids_.resize(static_cast<size_t>(PiEngine::kMaxTextTokens));
   state_.values.resize(static_cast<size_t>(pipeline_->state_width()));
-  if (pi_config().is_fast()) black_.resize(static_cast<size_t>(engine_->image_values()));
+  if (every_slot_) black_.resize(static_cast<size_t>(engine_->image_values()));
   shortest_state_.assign(pipeline_->normalised_state().size(), -0.999);
   actions_.resize(static_cast<size_t>(pi_config().action_steps * pipeline_->columns()));
   return {};
@@ -214,7 +214,7 @@ size_t RobotFace::collect_views(PiPixels views[kMaxCameras]) noexcept {
   const auto put = [&](const Camera& camera) {
     views[n++] = {camera.pixels.data(), camera.scaled.empty() ? nullptr : camera.scaled.data()};
   };
-  if (!pi_config().is_fast()) {
+  if (!every_slot_) {
     for (const Camera& camera : cameras_) {
       if (camera.set) {
         put(camera);

@@ -82,7 +82,9 @@ class RobotFace : public PiFace {
   size_t prompt_bytes_ = 0;
   bool prompt_set_ = false, prompt_cut_ = false;
   Values state_;
-  std::vector<uint8_t> black_;  // PI0-FAST: what it sees where no camera is
+  // PI0-FAST as openpi trains it looks at every slot, whether a camera is there or not: black then.
+  bool every_slot_ = false;
+  std::vector<uint8_t> black_;
   std::vector<int32_t> ids_;
   std::vector<double> shortest_state_;  // as text: one digit each
 };

@@ -49,8 +49,7 @@ std::string RobotFace::describe_cameras() const {
            ",\"height\":" + std::to_string(camera.height) +
            ",\"width\":" + std::to_string(camera.width) + "}";
   }
-  // PI0-FAST masks nothing: it sees black.
-  out += pi_config().is_fast() ? "],\"masked_slots\":[],\"black_slots\":[" : "],\"masked_slots\":[";
+  out += every_slot_ ? "],\"masked_slots\":[],\"black_slots\":[" : "],\"masked_slots\":[";
   bool first = true;
   for (size_t slot = 0; slot < slots.size(); ++slot) {
     if (std::any_of(cameras_.begin(), cameras_.end(),
