@@ -38,9 +38,9 @@ Result<Kind> kind_of(const std::string& path) {
   if (std::memcmp(magic.value().data(), "GGUF", 4) != 0) return Kind::kOther;
   auto file = GgufFile::open(path.c_str());
   if (!file) return file.error();
-  return is_pi_policy(file.value())   ? Kind::kPolicy
-         : is_pi_vision(file.value()) ? Kind::kVision
-                                      : Kind::kOther;
+  const bool policy = is_pi_policy(file.value()), vision = is_pi_vision(file.value());
+  if (policy && vision) return Kind::kOther;  // both halves in one file: it goes alone
+  return policy ? Kind::kPolicy : vision ? Kind::kVision : Kind::kOther;
 }
 
 Result<void> add_file(PushPlan& plan, const std::string& path, const std::string& name,
@@ -225,7 +225,7 @@ Result<PushPlan> plan_push(const std::string& path, const std::string& vision,
   if (!kind) return kind.error();
   if (kind.value() != Kind::kPolicy && !vision.empty())
     return make_error(Code::kInvalid,
-                      "--mmproj: only a PI0 or PI0.5 policy has a vision file; %s "
+                      "--mmproj: only a PI0 or PI0.5 policy of two files has a vision file; %s "
                       "is none",
                       shown(path, 200).c_str());
   if (kind.value() == Kind::kPolicy) {

@@ -29,7 +29,8 @@ Result<std::unique_ptr<link::ModelSource>> weights_of(const store::Lease& lease,
   const store::EntryInfo& info = lease.info();
   auto file = GgufFile::open(lease.path().c_str());
   if (!file) return file.error();
-  const bool is_policy = is_pi_policy(file.value());
+  // A policy with both halves in one file stands alone too.
+  const bool is_policy = is_pi_policy(file.value()) && !is_pi_vision(file.value());
   const std::string* vision = nullptr;
   for (const store::Lease& companion : lease.companions())
     if (companion.info().role == store::Role::kProjector) vision = &companion.path();

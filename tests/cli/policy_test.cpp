@@ -8,6 +8,7 @@
 #include "../support/checkpoint_writer.h"
 #include "../support/fast_folder.h"
 #include "base/json.h"
+#include "cli/push.h"
 #include "cli/report/png.h"
 #include "cli/scene.h"
 #include "models/pi_gguf.h"
@@ -146,6 +147,18 @@ TEST(PolicyCommands, FC24_a_converted_file_gives_the_actions_of_its_folder) {
   EXPECT_NE(plain.out.find("policy_dir"), std::string::npos);
 }
 
+TEST(PolicyCommands, a_converted_file_is_pushed_and_served_alone) {
+  const std::string one = scratch("policy-pushed") + "/one.gguf";
+  ASSERT_EQ(run({"convert", folder(), one}).status, 0);
+  const auto plan = cli::plan_push(one, "", "");
+  ASSERT_TRUE(plan) << plan.error().text;
+  ASSERT_EQ(plan.value().files.size(), 1u) << "there is no vision file to bring";
+  EXPECT_EQ(plan.value().files[0].role, store::Role::kModel);
+  const auto with_vision = cli::plan_push(one, one, "");
+  ASSERT_FALSE(with_vision);
+  EXPECT_NE(std::string(with_vision.error().text).find("--mmproj"), std::string::npos);
+}
+
 TEST(PolicyCommands, convert_refuses_what_is_no_checkpoint_and_leaves_nothing) {
   const std::string out = scratch("policy-refused") + "/x.gguf";
   EXPECT_EQ(run({"convert", "/nonexistent", out}).status, 1);
@@ -228,6 +241,78 @@ TEST(PolicyCommands, FC24_parity_with_cases_of_the_reference_program) {
   outcome = run({"parity", folder(), dir + "/case", "--set", "precision=f32", "--json"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(document(outcome).find("first_deviation")->text(), "tokens") << outcome.out;
+}
+
+// What a case of the reference program is made of.
+struct Odd {
+  const char* kind;  // of make-model
+  int64_t height, width, horizon;
+  std::vector<std::string> cameras;  // by slot
+  const char* more = "";             // members of policy.json
+};
+
+std::string odd_folder(const std::string& name, const Odd& odd) {
+  const std::string dir = scratch("policy-odd-" + name), made = dir + "/made.gguf";
+  EXPECT_EQ(run({"make-model", odd.kind, made, "--seed", "77"}).status, 0);
+  const std::string vision = dir + "/made-mmproj.gguf";
+  test::write_weights(dir, made, vision);
+  const auto a = GgufFile::open(made.c_str()), b = GgufFile::open(vision.c_str());
+  const auto config = read_pi_config(a.value(), b.value());
+  EXPECT_TRUE(config);
+  fs::create_directories(dir + "/assets/arm");
+  write(dir + "/assets/arm/norm_stats.json", R"({"norm_stats":{"state":)" +
+                                                 test::statistics_text(7) + R"(,"actions":)" +
+                                                 test::statistics_text(5) + "}}");
+  std::string cameras;
+  const char* slots[] = {"base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb"};
+  for (size_t i = 0; i < odd.cameras.size(); ++i)
+    cameras += (i > 0 ? ",{" : "{") + (R"("name":")" + odd.cameras[i]) + R"(","slot":")" +
+               slots[i] + R"(","height":)" + std::to_string(odd.height) + R"(,"width":)" +
+               std::to_string(odd.width) + "}";
+  write(dir + "/policy.json",
+        R"({"cameras":[)" + cameras +
+            R"(],"state":{"fields":[{"name":"joints","size":7,"unit":"rad"}]},)"
+            R"("actions":{"size":5,"delta_mask":[1,-2,2]},"tokenizer":"made.gguf","horizon":)" +
+            std::to_string(odd.horizon) + R"(,"model":{"head_dim":)" +
+            std::to_string(config.value().backbone.head_dim) + R"(,"vision_heads":)" +
+            std::to_string(config.value().vision.n_heads) + "}" + odd.more + "}");
+  return dir;
+}
+
+// Sizes that nothing else here has, in every precision: one row, one view, three views, pictures
+// that are enlarged, shrunk, thin; both families, other steps, the state left out of the text.
+TEST(PolicyCommands, FC24_parity_of_odd_sizes_in_every_precision) {
+  if (std::system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0)
+    GTEST_SKIP() << "python3-numpy is not installed";
+  const Odd rows[] = {
+      {"pi05", 33, 71, 1, {"top"}, R"(,"num_steps":1)"},
+      {"pi0", 101, 59, 1, {"top", "left", "right"}, R"(,"num_steps":3)"},
+      {"pi05", 57, 55, 13, {"a", "b", "c"}, R"(,"num_steps":7,"prompt":{"state_in_text":false})"},
+      {"pi0", 5, 64, 3, {"only"}, R"(,"normalisation":{"state":"quantile","actions":"none"})"}};
+  const std::string state = "0.11,-0.7,2.5,0,-3.25,0.5,1", text = "Stack_the cups";
+  for (size_t i = 0; i < std::size(rows); ++i) {
+    const Odd& odd = rows[i];
+    const std::string dir = odd_folder(std::to_string(i), odd);
+    const Outcome tokens = run({"inspect", dir, "--tokens", text, "--state", state, "--json"});
+    ASSERT_EQ(tokens.status, 0) << tokens.err;
+    std::string command =
+        "/usr/bin/python3 " OUTRIDER_SOURCE_DIR "/tools/reference/policy_reference.py " + dir +
+        " " + dir + "/case --tokens " + write(dir + "/ids.json", tokens.out) +
+        " --noise-seed 123 --state=" + state + " --prompt '" + text + "'";
+    for (size_t c = 0; c < odd.cameras.size(); ++c)
+      command +=
+          " --image " + odd.cameras[c] + "=" +
+          npy("odd" + std::to_string(c), odd.height, odd.width, static_cast<uint32_t>(100 * i + c));
+    ASSERT_EQ(std::system((command + " > " + dir + "/log 2>&1").c_str()), 0) << read(dir + "/log");
+    for (const auto& [precision, bound] : {std::pair<const char*, const char*>{"f32", "0.0002"},
+                                           {"bf16", "0.03"},
+                                           {"int8", "0.2"}}) {
+      const Outcome outcome = run({"parity", dir, dir + "/case", "--tolerance", bound, "--set",
+                                   std::string("precision=") + precision, "--json"});
+      EXPECT_EQ(outcome.status, 0) << i << " " << precision << outcome.out << outcome.err;
+      EXPECT_EQ(document(outcome).find("action_columns_max_abs")->items().size(), 5u);
+    }
+  }
 }
 
 // PI0-FAST: the ids that the model writes, every logit, and the chunk they become.

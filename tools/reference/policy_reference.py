@@ -8,7 +8,7 @@ FOLDER   checkpoint folder with policy.json (statistics below assets/, or none a
 OUT      folder of the new case: meta.json, images.u8, noise.bin and the arrays of every stage
 IDS      what `outrider inspect FOLDER --tokens TEXT --state CSV --json` prints: token ids are an
          input here, so that this program needs no tokenizer; the case still compares them
-PICTURE  uint8 array [height, width, 3] of the model's own size; one --image per camera in slot order
+PICTURE  uint8 array [height, width, 3], all of one size; one --image per camera in slot order
 
 Then: outrider parity FOLDER OUT. Needs Python 3 and numpy. Slow and simple on purpose: one line of
 the formulas in docs/reference/policy.md and docs/design/numerics.md is one line here.
@@ -68,6 +68,42 @@ def read_weights(folder):
         for part in ("in.weight", "in.bias", "out.weight", "out.bias"):
             weights["time_mlp_" + part] = weights["action_time_mlp_" + part]
     return weights
+
+
+# ---- pictures -----------------------------------------------------------------------------------
+
+def shrink_rows(picture, n_out):
+    """One pass of the triangle filter along the first axis, in the integers of PIL."""
+    n_in = len(picture)
+    if n_in == n_out:
+        return picture
+    scale, out = n_in / n_out, []
+    support = max(scale, 1.0)
+    for o in range(n_out):
+        centre = (o + 0.5) * scale
+        low = max(int(centre - support + 0.5), 0)
+        high = min(int(centre + support + 0.5), n_in)
+        weights = np.array([max(0.0, 1 - abs((x - centre + 0.5) / support))
+                            for x in range(low, high)])
+        fixed = (weights / weights.sum() * (1 << 22) + 0.5).astype(np.int64)
+        sums = np.tensordot(fixed, picture[low:high].astype(np.int64), 1)
+        out.append(np.clip(((1 << 21) + sums) >> 22, 0, 255))
+    return np.array(out, np.uint8)
+
+
+def fit(picture, size):
+    """[h, w, 3] -> [size, size, 3] with black bars; a picture of that size is left alone."""
+    h, w = picture.shape[:2]
+    if (h, w) == (size, size):
+        return picture
+    ratio = max(w / size, h / size)
+    inner_h, inner_w = max(1, int(h / ratio)), max(1, int(w / ratio))
+    small = shrink_rows(picture.transpose(1, 0, 2), inner_w).transpose(1, 0, 2)
+    small = shrink_rows(small, inner_h)
+    out = np.zeros((size, size, 3), np.uint8)
+    top, left = (size - inner_h) // 2, (size - inner_w) // 2
+    out[top:top + inner_h, left:left + inner_w] = small
+    return out
 
 
 # ---- small functions ----------------------------------------------------------------------------
@@ -359,7 +395,9 @@ def main():
     noise = noise.astype(np.float32)
     ids = json.loads(args.tokens.read_text())["ids"]
 
-    scaled = [p.astype(F) / 255 * 2 - 1 for p in pictures]
+    patches = int(math.sqrt(len(weights[VISION + "embeddings.position_embedding.weight"])))
+    size = patches * weights[VISION + "embeddings.patch_embedding.weight"].shape[3]
+    scaled = [fit(p, size).astype(F) / 255 * 2 - 1 for p in pictures]
     if model.fast:
         lerobot = policy.get("prompt", {}).get("rule") == "lerobot"
         # openpi: all three slots are seen; one without a camera is black. LeRobot: what is there.
