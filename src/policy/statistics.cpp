@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 #include "base/json.h"
 #include "safetensors/safetensors.h"
@@ -13,6 +14,7 @@ namespace outrider {
 namespace {
 
 constexpr size_t kMaxStatisticsBytes = size_t{16} << 20;
+constexpr double kLargest = std::numeric_limits<float>::max();
 
 struct ColumnRow {
   const char* name;
@@ -54,7 +56,10 @@ Result<void> read_column(const Json& json, const std::string& what, const char* 
   for (size_t i = 0; i < json.items().size(); ++i) {
     const Json& item = json.items()[i];
     if (!item.is_number())
-      return make_error(Code::kNotFound, "%.300s.%s[%zu] is no number", what.c_str(), name, i);
+      return make_error(Code::kNotFound,
+                        "%.250s: %s of dimension %zu is no finite number; recompute the statistics "
+                        "of the training set",
+                        what.c_str(), name, i);
     out.push_back(item.number());
   }
   return {};
@@ -110,6 +115,34 @@ std::string range_text(const char* name, const std::vector<double>& column) {
   return text;
 }
 
+// NaN, Infinity and -Infinity, as Python writes them, become null: a reader that looks at
+// dimensions can say which one it is.
+std::string without_nonfinite(std::string_view text) {
+  std::string out;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (in_string && c == '\\' && i + 1 < text.size()) {
+      out += c;
+      out += text[i + 1];
+      i += 2;
+      continue;
+    }
+    if (c == '"') in_string = !in_string;
+    size_t word = 0;
+    for (const std::string_view name : {"NaN", "Infinity", "-Infinity"})
+      if (!in_string && text.substr(i).starts_with(name)) word = name.size();
+    if (word > 0) {
+      out += "null";
+      i += word;
+    } else {
+      out += c;
+      ++i;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 const char* norm_form_name(NormForm form) {
@@ -147,9 +180,13 @@ Result<FieldStatistics> read_field_statistics(const Json& json, const std::strin
 }
 
 Result<PolicyStatistics> read_norm_stats(std::string_view text, const std::string& name) {
-  auto json =
-      Json::parse(text, Json::Dialect::kStandard,
-                  {.max_bytes = kMaxStatisticsBytes, .max_depth = 16, .max_values = 1 << 18});
+  const Json::Limits limits = {
+      .max_bytes = kMaxStatisticsBytes, .max_depth = 16, .max_values = 1 << 18};
+  auto json = Json::parse(text, Json::Dialect::kStandard, limits);
+  if (!json && text.size() <= kMaxStatisticsBytes) {
+    auto marked = Json::parse(without_nonfinite(text), Json::Dialect::kStandard, limits);
+    if (marked) json = std::move(marked);
+  }
   if (!json)
     return make_error(Code::kNotFound, "%.200s: %s (statistics must be finite numbers)",
                       name.c_str(), json.error().text);
@@ -208,6 +245,12 @@ Result<void> check_statistics(const FieldStatistics& field, NormForm form, int64
       return bad_value(what, names.first, i, a[i], "wanted a finite number");
     if (!std::isfinite(b[i]))
       return bad_value(what, names.second, i, b[i], "wanted a finite number");
+    // Robot units are f32: what they cannot hold is no statistic of theirs.
+    for (const auto& [name, value] : {std::pair{names.first, a[i]}, {names.second, b[i]}}) {
+      if (std::abs(value) > kLargest) return bad_value(what, name, i, value, "more than f32 holds");
+    }
+    if (form != NormForm::kZScore && b[i] - a[i] > kLargest)
+      return bad_value(what, names.second, i, b[i], "a range that f32 does not hold");
     if (form == NormForm::kZScore && b[i] < 0)
       return bad_value(what, names.second, i, b[i], "a deviation is never negative");
     if (form != NormForm::kZScore && b[i] < a[i]) {

@@ -118,6 +118,43 @@ TEST(Statistics, FC20_bad_values_are_refused_by_dimension) {
   }
 }
 
+TEST(Statistics, FC20_numbers_as_python_writes_them_are_refused_by_dimension) {
+  for (const char* word : {"NaN", "Infinity", "-Infinity"}) {
+    for (const char* column : {"mean", "std", "q99"}) {
+      std::string text = R"({"name \" NaN":"NaN","actions":{"mean":[10,10,10],)"
+                         R"("std":[11,11,11],"q01":[0,0,0],"q99":[12,12,12]}})";
+      // The third value of the column.
+      size_t at = text.find(std::string("\"") + column + "\"");
+      for (int commas = 0; commas < 2; ++commas) at = text.find(',', at) + 1;
+      text.replace(at, 2, word);
+      const auto read = read_norm_stats(text, "norm_stats.json");
+      ASSERT_FALSE(read) << text;
+      EXPECT_EQ(read.code(), Code::kNotFound);
+      EXPECT_NE(
+          read.error().message().find(std::string(column) + " of dimension 2 is no finite number"),
+          std::string_view::npos)
+          << read.error().text;
+    }
+  }
+  EXPECT_FALSE(read_norm_stats(R"({"state":{"mean":[NaN}})", "x")) << "broken is broken";
+  EXPECT_FALSE(read_norm_stats("NaN", "x"));
+}
+
+TEST(Statistics, FC20_ranges_that_f32_does_not_hold_are_refused_by_dimension) {
+  FieldStatistics field = plain_statistics(3);
+  field.q01[1] = -3e38, field.q99[1] = 3e38;
+  auto checked = check_statistics(field, NormForm::kQuantile, 3, "x");
+  ASSERT_FALSE(checked);
+  EXPECT_NE(checked.error().message().find("dimension 1"), std::string_view::npos);
+  field = plain_statistics(3);
+  field.std[2] = 1e300;
+  checked = check_statistics(field, NormForm::kZScore, 3, "x");
+  ASSERT_FALSE(checked);
+  EXPECT_NE(checked.error().message().find("dimension 2"), std::string_view::npos);
+  field.std[2] = 5e-324;  // hardly moved: as good as never
+  EXPECT_TRUE(check_statistics(field, NormForm::kZScore, 3, "x"));
+}
+
 TEST(Statistics, FC20_a_dimension_that_never_moved_is_good) {
   FieldStatistics field = plain_statistics(2);
   field.std[1] = 0;
