@@ -312,6 +312,31 @@ TEST(PolicyCommands, FC24_parity_of_odd_sizes_in_every_precision) {
       EXPECT_EQ(outcome.status, 0) << i << " " << precision << outcome.out << outcome.err;
       EXPECT_EQ(document(outcome).find("action_columns_max_abs")->items().size(), 5u);
     }
+    // One value of the case is changed: the first stage that it reaches is named.
+    const std::string last = std::to_string(odd.cameras.size() - 1);
+    for (const auto& [file, stage] :
+         {std::pair<std::string, std::string>{"images.u8", "pixels_" + last},
+          {"image_embd_" + last + ".bin", "image_embd_" + last},
+          {"prefix_v_0.bin", "prefix_v_0"},
+          {"noise.bin", "velocity_0"},
+          {"actions.bin", "actions"}}) {
+      const std::string path = dir + "/case/" + file, good = read(path);
+      std::string bad = good;
+      // Pictures: the middle of the last one. Else a float of size 4 in place of the last.
+      if (file == "images.u8") {
+        const auto middle = bad.size() - static_cast<size_t>(odd.height * odd.width * 3 / 2);
+        for (size_t k = 0; k < 600 && middle + k < bad.size(); ++k)
+          bad[middle + k] = static_cast<char>(bad[middle + k] + 128);
+      } else {
+        bad.replace(bad.size() - 4, 4, std::string("\0\0\x80\x40", 4));
+      }
+      write(path, bad);
+      const Outcome outcome =
+          run({"parity", dir, dir + "/case", "--set", "precision=f32", "--json"});
+      EXPECT_EQ(outcome.status, 1) << i << " " << file;
+      EXPECT_EQ(document(outcome).find("first_deviation")->text(), stage) << i << " " << file;
+      write(path, good);
+    }
   }
 }
 
