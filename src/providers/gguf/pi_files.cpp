@@ -209,6 +209,7 @@ Result<std::shared_ptr<const PiModel>> build_pi_model(const std::shared_ptr<cons
   auto weights = files->weights();
   if (!weights) return weights.error();
   weights.value().config.n_denoise_steps = config.n_denoise_steps;
+  weights.value().config.answer_tokens = config.answer_tokens;  // a description may say another
   return PiModel::build(weights.value(), options, ops, files->mapped(), files);
 }
 
