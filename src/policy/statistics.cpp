@@ -57,9 +57,9 @@ Result<void> read_column(const Json& json, const std::string& what, const char* 
     const Json& item = json.items()[i];
     if (!item.is_number())
       return make_error(Code::kNotFound,
-                        "%.250s: %s of dimension %zu is no finite number; recompute the statistics "
-                        "of the training set",
-                        what.c_str(), name, i);
+                        "%.250s.%s[%zu] is no finite number (dimension %zu); recompute the "
+                        "statistics of the training set",
+                        what.c_str(), name, i, i);
     out.push_back(item.number());
   }
   return {};
