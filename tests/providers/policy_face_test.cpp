@@ -12,6 +12,8 @@
 #include "base/rng.h"
 #include "host/conform.h"
 #include "outrider/host.h"
+#include "policy/checkpoint.h"
+#include "policy/convert.h"
 #include "providers/policy_fixture.h"
 #include "support/hot_counter.h"
 #include "vision/resize.h"
@@ -534,10 +536,17 @@ TEST(PolicyFace, the_packed_cache_is_shared_by_files_with_equal_weights) {
   shards.prefix = "model.";
   const RobotFolder other({.weights = shards});
   std::this_thread::sleep_for(std::chrono::milliseconds(150));  // their times tell the next change
-  // The other form of a file is the GGUF pair that the folder was made from.
+  // The other form is the GGUF file that `outrider convert` writes.
+  const auto opened = open_policy_checkpoint(folder.path());
+  ASSERT_TRUE(opened) << opened.error().text;
+  const std::string file = folder.path() + "/one.gguf";
+  ASSERT_TRUE(convert_checkpoint(opened.value(), {}, file));
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  const std::string by_file = R"({"model_family":"pi0","backend":"cpu","n_threads":1,)"
+                              R"("precision":"f32","model_path":")" +
+                              file + "\"" + dir + "}";
   int i = 0;
-  for (const std::string& config :
-       {folder.config(dir), other.config(dir), folder.described_pair(dir)}) {
+  for (const std::string& config : {folder.config(dir), other.config(dir), by_file}) {
     const PolicyProvider provider(config);
     ASSERT_TRUE(provider.ok());
     EXPECT_NE(provider.description().find(i++ == 0 ? "\"cache\":\"miss: written\""
