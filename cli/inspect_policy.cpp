@@ -53,7 +53,9 @@ Result<Opened> open_gguf(const std::string& path) {
   return Opened{std::move(policy.value()),
                 config.value(),
                 std::move(tokenizer.value()),
-                {"description and statistics: inside the file"}};
+                {std::string(pi_family_name(config.value().family)) + ": " +
+                     guess_policy_family(file.value()).reason,
+                 "description and statistics: inside the file"}};
 }
 
 Result<Opened> open_any(const std::string& path) {
