@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "gguf/gguf.h"
 #include "models/synthetic_llm.h"
 #include "providers/llm_fixture.h"
@@ -244,6 +245,46 @@ TEST(Schema, that_is_hostile_is_refused_and_a_good_one_opens_afterwards) {
   EXPECT_EQ(named(dir.file("absent.json")), FRT_ERR_NOT_FOUND);
   EXPECT_EQ(named(dir.path()), FRT_ERR_NOT_FOUND);
   EXPECT_EQ(code(kPlan), 0);
+}
+
+// A schema forces the emoji, whose four bytes are four ids here; the budget ends after each of
+// them.
+TEST(Schema, FC08_an_emoji_that_the_budget_cuts_never_leaves_half_a_character) {
+  const SchemaFile schema(R"({"const":"a😀é"})");
+  LlmSpec spec = planner(schema, tiny_llm());
+  const LlmProvider whole(spec);
+  ASSERT_EQ(whole.tokens(some_ids(5)), 0);
+  ASSERT_EQ(whole.step(), 0);
+  const std::string text = whole.text();
+  EXPECT_TRUE(text.ends_with("\"a😀é\"")) << text;
+  const auto n_ids = static_cast<int64_t>(whole.counter("sampled_tokens"));
+  ASSERT_GE(n_ids, 8) << "four of the emoji, two of the letter, quotes, an end";
+  int n_replaced = 0;
+  for (int64_t n = 1; n < n_ids; ++n) {
+    spec.max_tokens = n;
+    const LlmProvider cut(spec);
+    ASSERT_EQ(cut.tokens(some_ids(5)), 0);
+    ASSERT_EQ(cut.prefill(), 0);
+    std::string streamed;
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_EQ(cut.decode(), 0) << cut.error();
+      const std::string now = cut.text();
+      EXPECT_TRUE(utf8_valid(now)) << n << " ids, after " << i;
+      EXPECT_TRUE(now.starts_with(streamed)) << "what was shown stays";
+      streamed = now;
+    }
+    ASSERT_EQ(cut.tokens(some_ids(5)), 0);
+    ASSERT_EQ(cut.step(), 0);
+    EXPECT_EQ(cut.text(), streamed) << "the stream's parts make the whole";
+    const std::string replacement = "\xEF\xBF\xBD";
+    const bool replaced = streamed.ends_with(replacement);
+    n_replaced += replaced ? 1 : 0;
+    const std::string kept =
+        replaced ? streamed.substr(0, streamed.size() - replacement.size()) : streamed;
+    EXPECT_TRUE(text.starts_with(kept)) << kept;
+    EXPECT_EQ(kept.find(replacement), std::string::npos) << "one at most";
+  }
+  EXPECT_EQ(n_replaced, 4) << "three places inside the emoji, one inside the letter";
 }
 
 TEST(Schema, costs_no_heap_and_no_lock_in_a_request) {
