@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/clock.h"
 #include "host/conform.h"
 #include "host/session.h"
 #include "hot_counter.h"
@@ -190,6 +191,7 @@ TEST(TandemHot, a_tick_takes_no_heap_no_lock_and_writes_nothing_in_any_state) {
   bool led = false, retried = false;
   for (int i = 0; i < 400 && !retried; ++i) {
     hot_counter::arm();
+    loop.table().due(loop.table().self, MonotonicClock().now_ns());
     const bool good = loop.stage(false) && loop.session().tick();
     const HotCounts counts = hot_counter::disarm();
     ASSERT_TRUE(good);
