@@ -1,6 +1,5 @@
 #include "base/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,23 +10,10 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/input_file.h"
 
 namespace outrider {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // The end of a long path says more than its beginning, and the cause must still fit the line.
 Error path_error(Code code, const char* what, const char* path, const char* cause) {
@@ -36,19 +22,6 @@ Error path_error(Code code, const char* what, const char* path, const char* caus
   const bool cut = length > kShownBytes;
   return make_error(code, "%s \"%s%s\": %s", what, cut ? "..." : "",
                     cut ? path + (length - kShownBytes) : path, cause);
-}
-
-Error errno_error(const char* what, const char* path, int cause) {
-  const Code code = cause == ENOMEM ? Code::kNoMemory : Code::kNotFound;
-  return path_error(code, what, path, std::generic_category().message(cause).c_str());
-}
-
-const char* kind_of(mode_t mode) {
-  if (S_ISDIR(mode)) return "is a folder";
-  if (S_ISFIFO(mode)) return "is a pipe";
-  if (S_ISSOCK(mode)) return "is a socket";
-  if (S_ISCHR(mode) || S_ISBLK(mode)) return "is a device";
-  return "is no regular file";
 }
 
 int64_t to_ns(const timespec& t) {
@@ -66,21 +39,17 @@ Result<MappedFile> MappedFile::open(const char* path) {
   if (path == nullptr || *path == '\0') {
     return make_error(Code::kNotFound, "cannot open a file: its path is empty");
   }
-  // Without O_NONBLOCK a pipe would hold us here until somebody writes to it.
-  const Descriptor file(::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (file.get() < 0) return errno_error("cannot open", path, errno);
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0) return errno_error("cannot examine", path, errno);
-  if (!S_ISREG(info.st_mode)) {
-    return path_error(Code::kNotFound, "cannot map", path, kind_of(info.st_mode));
-  }
+  auto opened = InputFile::open(path);
+  if (!opened) return opened.error();
+  const InputFile& file = opened.value();
+  const struct stat& info = file.info();
   MappedFile mapped;
   mapped.path_ = path;
   mapped.id_ = {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), to_ns(info.st_mtim),
                 to_ns(info.st_ctim)};
   if (info.st_size == 0) return mapped;
   const size_t size = static_cast<size_t>(info.st_size);
-  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
   if (data == MAP_FAILED) {
     const int cause = errno;
     return path_error(Code::kNoMemory, "cannot map", path,

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/input_file.h"
 #include "base/printable.h"
 
 namespace outrider {
@@ -47,6 +48,17 @@ Error io_error(const char* what, const std::string& path, int cause) {
   return make_error(full ? Code::kNoMemory : Code::kNotFound, "cannot %s \"%s\": %s (errno %d)%s",
                     what, short_path(path).c_str(), std::strerror(cause), cause,
                     full ? "; free space or write elsewhere" : "");
+}
+
+Error kind_error(const std::string& path, const char* what) {
+  return make_error(Code::kNotFound, "cannot write \"%s\": it is %s; write elsewhere",
+                    short_path(path).c_str(), what);
+}
+
+// The open did not wait; the writes may. 0, or errno.
+int wait_again(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0 ? 0 : errno;
 }
 
 std::string folder_of(const std::string& path) {
@@ -97,6 +109,7 @@ Result<OutputTarget> examine_output(const std::string& path) {
   if (!target.exists && errno != ENOENT) return io_error("write", path, errno);
   if (target.exists) {
     if (S_ISDIR(info.st_mode)) return io_error("write", path, EISDIR);
+    if (S_ISBLK(info.st_mode)) return kind_error(path, "a block device");
     if (::access(path.c_str(), W_OK) != 0) return io_error("write", path, errno);
     target.device = info.st_dev;
     target.inode = info.st_ino;
@@ -126,8 +139,9 @@ Result<OutputFile> OutputFile::open(const std::string& path) {
   file.path_ = path;
   file.target_ = std::move(target.value());
   if (file.target_.straight) {
-    file.fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    if (file.fd_ < 0) return io_error("open for writing", path, errno);
+    auto opened = open_in_place(path, InPlace::kStream, 0666);
+    if (!opened) return opened.error();
+    file.fd_ = opened.value();
     return file;
   }
   static std::atomic<uint32_t> serial{0};
@@ -226,6 +240,31 @@ Result<void> write_output(const std::string& path, std::string_view bytes) {
   if (!file) return file.error();
   OUTRIDER_TRY(file.value().write(bytes));
   return file.value().commit();
+}
+
+Result<int> open_in_place(const std::string& path, InPlace how, unsigned mode) {
+  const bool own = how == InPlace::kRegular;
+  const int flags = O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (own ? O_NOFOLLOW : 0);
+  int fd = ::open(path.c_str(), flags);
+  if (fd < 0 && errno == ENOENT)
+    fd = ::open(path.c_str(), flags | O_CREAT, static_cast<mode_t>(mode));
+  struct stat info {};
+  if (fd < 0) {
+    const int cause = errno;
+    if ((cause != ENXIO && !(cause == ELOOP && own)) || ::lstat(path.c_str(), &info) != 0)
+      return io_error("open for writing", path, cause);
+    if (S_ISLNK(info.st_mode) && !own && ::stat(path.c_str(), &info) != 0)
+      return io_error("open for writing", path, cause);
+    return kind_error(
+        path, S_ISFIFO(info.st_mode) ? "a pipe that nobody reads" : file_kind(info.st_mode));
+  }
+  const int cause = ::fstat(fd, &info) == 0 ? wait_again(fd) : errno;
+  const bool fits =
+      S_ISREG(info.st_mode) || (!own && (S_ISCHR(info.st_mode) || S_ISFIFO(info.st_mode)));
+  if (cause == 0 && fits) return fd;
+  ::close(fd);
+  return cause != 0 ? io_error("open for writing", path, cause)
+                    : kind_error(path, file_kind(info.st_mode));
 }
 
 void remove_unfinished_outputs() noexcept {

@@ -26,14 +26,14 @@ struct OutputTarget {
   bool same_file(const OutputTarget& other) const;
 };
 
-// Examines, changes nothing. Errors: kNotFound (folder missing, not writable, `path` is a folder or
-// a file that may not be written, links in a circle), each naming path and cause.
+// Examines, changes nothing. Errors: kNotFound (folder missing, not writable, `path` is a folder,
+// a block device or a file that may not be written, links in a circle), each naming path and cause.
 Result<OutputTarget> examine_output(const std::string& path);
 
 class OutputFile {
  public:
-  // Opens `path` itself when it is no plain file, else a temporary name beside its target. A pipe
-  // nobody reads holds us here. Errors: those of examine_output, kNotFound (cannot create).
+  // Opens `path` itself when it is no plain file, else a temporary name beside its target. Never
+  // waits. Errors: those of examine_output, kNotFound (cannot create, a pipe nobody reads).
   static Result<OutputFile> open(const std::string& path);
 
   OutputFile(OutputFile&& other) noexcept;
@@ -65,6 +65,16 @@ class OutputFile {
 
 // The whole of a small file. Errors: those of OutputFile.
 Result<void> write_output(const std::string& path, std::string_view bytes);
+
+// A file that is written where it lies, as bytes come: an upload, a stream of frames, a lock.
+// Nobody is waited for, nothing is cut off; made with `mode` where nothing is. The caller closes
+// the descriptor. Errors: kNotFound, kNoMemory, naming path and cause.
+enum class InPlace : uint8_t {
+  kRegular,  // a name of ours: a regular file, and no link to one
+  kStream,   // what a person named: links are followed; a character device or a pipe that somebody
+             // reads is as good
+};
+Result<int> open_in_place(const std::string& path, InPlace how, unsigned mode);
 
 // Unlinks the temporary files of every OutputFile of this process that is not committed. For a
 // signal handler that is about to end the process: async-signal-safe.

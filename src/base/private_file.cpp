@@ -102,28 +102,21 @@ Result<void> write_all(int fd, std::span<const std::byte> bytes) {
 }  // namespace
 
 Result<PrivateFile> PrivateFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return make_error(Code::kNotFound, "none there");
-    return make_error(Code::kInvalid, "it cannot be opened (%s)",
-                      std::generic_category().message(errno).c_str());
+  PrivateFile file(InputFile::try_open(path.c_str(), Links::kRefuse));
+  if (!file.file_.is_open()) {
+    const int cause = file.file_.error_number();
+    if (cause == ENOENT || cause == ENOTDIR) return make_error(Code::kNotFound, "none there");
+    if (cause == 0) return make_error(Code::kInvalid, "it is no regular file");
+    return make_error(Code::kInvalid, "it cannot be opened (%s)", file.file_.cause().c_str());
   }
-  PrivateFile file(fd, 0);
-  struct stat info {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-    return make_error(Code::kInvalid, "it is no regular file");
+  const struct stat& info = file.file_.info();
   if (info.st_uid != geteuid())
     return make_error(Code::kInvalid, "it belongs to user %u, not to this one",
                       static_cast<unsigned>(info.st_uid));
   if ((info.st_mode & 022) != 0)
     return make_error(Code::kInvalid, "others may write it (mode %o)",
                       static_cast<unsigned>(info.st_mode & 0777));
-  file.size_ = static_cast<uint64_t>(info.st_size);
   return file;
-}
-
-PrivateFile::~PrivateFile() {
-  if (fd_ >= 0) close(fd_);
 }
 
 Result<void> write_private_file(const std::string& dir, const std::string& name,
@@ -131,6 +124,9 @@ Result<void> write_private_file(const std::string& dir, const std::string& name,
   OUTRIDER_TRY(make_folders(dir));
   remove_abandoned(dir, name);
   const std::string path = dir + "/" + name;
+  struct stat there {};
+  if (lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
+    return make_error(Code::kFailed, "%s is in its place, and stays", file_kind(there.st_mode));
   TempFile temp(path + kTempMark + "XXXXXX");
   if (temp.fd() < 0) return failed("the folder cannot be written", errno);
   uint64_t total = 0;

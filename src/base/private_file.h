@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
+#include "base/input_file.h"
 #include "base/result.h"
 
 namespace outrider {
@@ -16,23 +18,18 @@ class PrivateFile {
   // write it, or the system refuses.
   static Result<PrivateFile> open(const std::string& path);
 
-  PrivateFile(PrivateFile&& other) noexcept : fd_(other.fd_), size_(other.size_) { other.fd_ = -1; }
-  PrivateFile(const PrivateFile&) = delete;
-  PrivateFile& operator=(const PrivateFile&) = delete;
-  ~PrivateFile();
-
-  int fd() const { return fd_; }
-  uint64_t size_bytes() const { return size_; }
+  int fd() const { return file_.fd(); }
+  uint64_t size_bytes() const { return file_.size_bytes(); }
 
  private:
-  PrivateFile(int fd, uint64_t size) : fd_(fd), size_(size) {}
-  int fd_;
-  uint64_t size_;
+  explicit PrivateFile(InputFile file) : file_(std::move(file)) {}
+  InputFile file_;
 };
 
 // Puts the pieces one after the other into dir/name: a new file of mode 0600, flushed to the disk
 // and renamed, so that readers see the old file or all of the new one. Missing folders are made
-// with mode 0700. Whoever writes last wins. Errors: kFailed naming the step and the cause.
+// with mode 0700. Whoever writes last wins. What stands there and is no regular file (a link, a
+// pipe) is left and refused. Errors: kFailed naming the step and the cause.
 Result<void> write_private_file(const std::string& dir, const std::string& name,
                                 std::span<const std::span<const std::byte>> pieces);
 

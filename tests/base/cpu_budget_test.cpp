@@ -7,18 +7,14 @@
 #include <fstream>
 #include <numeric>
 
+#include "support/temp_dir.h"
+
 namespace outrider {
 namespace {
 
 // A scripted machine: files of /proc and /sys under a folder of their own.
 class FC30 : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = ::testing::TempDir() + "outrider_cpu_XXXXXX";
-    ASSERT_NE(mkdtemp(root_.data()), nullptr);
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
   void write(const std::string& path, const std::string& content) {
     const std::filesystem::path full = root_ + path;
     std::filesystem::create_directories(full.parent_path());
@@ -48,7 +44,8 @@ class FC30 : public ::testing::Test {
     return cpu_budget({root_, cpus});
   }
 
-  std::string root_;
+  test::TempDir temp_;
+  std::string root_ = temp_.path();
 };
 
 TEST_F(FC30, a_machine_that_shows_nothing_gives_one_thread_per_allowed_cpu) {

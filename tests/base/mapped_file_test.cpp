@@ -10,24 +10,21 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/temp_dir.h"
+
 namespace outrider {
 namespace {
 
 class MappedFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "outrider_mapped_XXXXXX";
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::string write(const char* name, const std::string& content) {
     const std::string path = folder_ + "/" + name;
     std::ofstream(path, std::ios::binary) << content;
     return path;
   }
 
-  std::string folder_;
+  test::TempDir temp_;
+  std::string folder_ = temp_.path();
 };
 
 std::string_view text_of(const MappedFile& file) {

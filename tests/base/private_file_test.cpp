@@ -13,7 +13,7 @@
 
 #include "base/block_sum.h"
 #include "base/rng.h"
-#include "support/shared_data.h"
+#include "support/temp_dir.h"
 
 namespace outrider::test {
 namespace {
@@ -88,6 +88,23 @@ TEST(PrivateFile, a_failed_write_says_why_and_leaves_the_old_file) {
   EXPECT_EQ(too_large.code(), Code::kFailed);
   EXPECT_EQ(get(temp.file("x")), "old");
   EXPECT_EQ(n_entries(temp.path()), 1u);
+}
+
+TEST(PrivateFile, what_is_no_regular_file_is_not_replaced) {
+  const TempDir temp;
+  std::ofstream(temp.file("target")) << "mine";
+  fs::create_symlink("target", temp.file("link"));
+  ASSERT_EQ(mkfifo(temp.file("pipe").c_str(), 0600), 0);
+  fs::create_directory(temp.file("folder"));
+  for (const char* name : {"link", "pipe", "folder"}) {
+    const auto refused = put(temp.path(), name, "text");
+    EXPECT_EQ(refused.code(), Code::kFailed) << name;
+    EXPECT_NE(refused.error().message().find("stays"), std::string::npos) << refused.error().text;
+  }
+  EXPECT_TRUE(fs::is_symlink(temp.file("link")));
+  EXPECT_TRUE(fs::is_fifo(temp.file("pipe")));
+  EXPECT_EQ(get(temp.file("target")), "mine");
+  EXPECT_EQ(n_entries(temp.path()), 4u);
 }
 
 TEST(PrivateFile, leftovers_of_dead_writers_are_removed_and_those_of_living_ones_are_not) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "gguf/writer.h"
+#include "support/temp_dir.h"
 
 namespace outrider {
 namespace {
@@ -19,14 +20,6 @@ namespace fs = std::filesystem;
 
 class OutputFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              (std::string("outrider_output_") + std::to_string(::getpid()) + "_" +
-               testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   size_t n_files() const {
     return size_t(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
@@ -35,7 +28,8 @@ class OutputFileTest : public testing::Test {
     std::ifstream in(path(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  fs::path folder_;
+  test::TempDir temp_;
+  fs::path folder_ = temp_.path();
 };
 
 TEST_F(OutputFileTest, a_plain_file_is_replaced_only_by_commit_and_keeps_its_permissions) {
@@ -74,6 +68,45 @@ TEST_F(OutputFileTest, a_pipe_gets_the_bytes_and_stays_a_pipe) {
   EXPECT_EQ(got, "through the pipe");
   EXPECT_TRUE(fs::is_fifo(path("pipe")));
   EXPECT_EQ(n_files(), 1u);
+}
+
+TEST_F(OutputFileTest, a_pipe_that_nobody_reads_is_refused_at_once) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const auto wrote = write_output(path("pipe"), "x");
+  EXPECT_EQ(wrote.code(), Code::kNotFound);
+  EXPECT_NE(wrote.error().message().find("nobody reads"), std::string::npos) << wrote.error().text;
+  EXPECT_TRUE(fs::is_fifo(path("pipe")));
+}
+
+TEST_F(OutputFileTest, what_is_written_in_place_is_made_or_kept_and_never_cut) {
+  const auto write_at = [&](const std::string& name, InPlace how) {
+    auto fd = open_in_place(path(name), how, 0600);
+    if (!fd) return fd.error();
+    EXPECT_EQ(::write(fd.value(), "new", 3), 3);
+    EXPECT_EQ(::fcntl(fd.value(), F_GETFL) & O_NONBLOCK, 0) << "writes may wait";
+    ::close(fd.value());
+    return Error{};
+  };
+  std::ofstream(path("old")) << "012345";
+  fs::create_symlink("old", path("link"));
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  fs::create_directories(path("folder"));
+  EXPECT_EQ(write_at("fresh", InPlace::kRegular).code, Code::kOk);
+  EXPECT_EQ(content("fresh"), "new");
+  EXPECT_EQ(write_at("old", InPlace::kRegular).code, Code::kOk);
+  EXPECT_EQ(content("old"), "new345");
+  const Error link = write_at("link", InPlace::kRegular), pipe = write_at("pipe", InPlace::kStream);
+  EXPECT_NE(link.message().find("symbolic link"), std::string::npos) << link.text;
+  EXPECT_NE(pipe.message().find("nobody reads"), std::string::npos) << pipe.text;
+  EXPECT_EQ(write_at("folder", InPlace::kStream).code, Code::kNotFound);
+  EXPECT_EQ(write_at("link", InPlace::kStream).code, Code::kOk) << "a person named it";
+  const int reader = ::open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const Error own = write_at("pipe", InPlace::kRegular);
+  EXPECT_NE(own.message().find("a pipe"), std::string::npos) << own.text;
+  EXPECT_EQ(write_at("pipe", InPlace::kStream).code, Code::kOk);
+  char got[8];
+  EXPECT_EQ(::read(reader, got, sizeof got), 3);
+  ::close(reader);
 }
 
 // Nodes of this test's own: 1:3 swallows, 1:7 is always full.
