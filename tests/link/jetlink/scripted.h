@@ -13,6 +13,7 @@
 #include "base/sha256.h"
 #include "link/jetlink/bytes.h"
 #include "link/jetlink/server/server.h"
+#include "support/temp_dir.h"
 
 namespace outrider::link::jetlink {
 
@@ -234,17 +235,10 @@ struct TestModel {
 class JetlinkServer : public testing::Test {
  protected:
   void SetUp() override {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    root = std::filesystem::temp_directory_path() /
-           ("jetlink-" + std::to_string(::getpid()) + "-" + info->name());
-    std::filesystem::remove_all(root);
     options.listen = parse_endpoint("tcp://127.0.0.1:0").value();
     start();
   }
-  void TearDown() override {
-    stop();
-    std::filesystem::remove_all(root);
-  }
+  void TearDown() override { stop(); }
   void start(bool preload = true) {
     auto cache = Cache::open(root.string(), backend.facts());
     ASSERT_TRUE(cache) << cache.error().text;
@@ -276,7 +270,8 @@ class JetlinkServer : public testing::Test {
   }
 
   MonotonicClock clock;
-  std::filesystem::path root;
+  test::TempDir folder;
+  std::filesystem::path root = folder.path();
   ScriptedBackend backend;
   ServerOptions options;
   std::unique_ptr<Host> host;

@@ -1,12 +1,17 @@
 // Uploads, restarts, version 2, datagrams, hostile peers: a server with scripted models.
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
+#include "base/input_file.h"
 #include "link/jetlink/datagram.h"
 #include "link/jetlink/scripted.h"
+#include "support/log_lines.h"
 
 namespace outrider::link::jetlink {
 namespace {
@@ -286,6 +291,104 @@ TEST_F(JetlinkServer, starts_with_records_that_make_no_sense) {
     stop();
   }
   start();
+}
+
+// ---- a folder with things of somebody else
+// --------------------------------------------------------
+
+// Where a link of that name led before, there is what was there before.
+TEST_F(JetlinkServer, a_link_in_its_folder_is_not_followed_when_it_writes) {
+  ready();
+  stop();
+  namespace fs = std::filesystem;
+  const fs::path stem = root / "engines" / (model.sha16() + ".script1.cpu");
+  const fs::path links[] = {root / "last-loaded.json", stem.string() + ".json",
+                            stem.string() + ".plan"};
+  for (const fs::path& link : links) {
+    const fs::path target = link.string() + ".target";
+    std::ofstream(target) << "mine";
+    fs::remove(link);
+    fs::create_symlink(target, link);
+  }
+  start();
+  FarEnd far = ready();
+  EXPECT_EQ(far.infer(FarEnd::frame(1, 0)).status, 0u) << "the model is served all the same";
+  for (const fs::path& link : links) {
+    EXPECT_TRUE(fs::is_symlink(link)) << link;
+    EXPECT_EQ(read_file(link.string(), 100).value(), "mine") << link;
+  }
+}
+
+// A record that cannot be kept costs the next start some time.
+TEST_F(JetlinkServer, serves_a_model_whose_record_cannot_be_kept) {
+  std::filesystem::create_directories(root / "engines" / (model.sha16() + ".script1.cpu.plan"));
+  const test::LogLines log;
+  FarEnd far = ready();
+  EXPECT_EQ(far.infer(FarEnd::frame(1, 0)).status, 0u);
+  EXPECT_NE(log.text().find("is served, but not kept"), std::string::npos) << log.text();
+}
+
+TEST_F(JetlinkServer, a_pipe_in_the_place_of_a_model_holds_nobody_and_stays) {
+  ASSERT_EQ(::mkfifo(model_file(model).c_str(), 0600), 0);
+  const test::LogLines log;
+  FarEnd far = connect();
+  far.hello();
+  EXPECT_EQ(far.engine(model.id), "need_upload");
+  far.send(Type::kUploadChunk, chunk(0, model.bytes));
+  far.next();
+  EXPECT_EQ(far.text("error"), "upload_failed");
+  EXPECT_NE(far.text("detail").find("pipe"), std::string::npos) << far.text("detail");
+  far.send(Type::kUploadDone, "{}");
+  far.next_of(Type::kEngineResp);
+  EXPECT_EQ(far.text("state"), "failed");
+  EXPECT_TRUE(std::filesystem::is_fifo(model_file(model)));
+  far.make_ready(other.id, other.bytes);
+}
+
+// ---- uploads that fail
+// ----------------------------------------------------------------------------
+
+TEST_F(JetlinkServer, an_upload_that_finds_no_room_leaves_nothing_and_one_line) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old = std::signal(SIGXFSZ, SIG_IGN);
+  const test::LogLines log;
+  FarEnd far = connect();
+  far.hello();
+  EXPECT_EQ(far.engine(model.id), "need_upload");
+  // A limit on file size stands in for a full disk.
+  const rlimit small{600, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  for (const size_t at : {0, 400, 800}) {
+    far.send(Type::kUploadChunk, chunk(at, model.bytes.substr(at, 400)));
+    if (at == 0) continue;
+    far.next();
+    EXPECT_EQ(far.text("error"), "upload_failed") << at;
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, old);
+  EXPECT_FALSE(std::filesystem::exists(model_file(model)));
+  const std::string text = log.text();
+  const size_t first = text.find("upload of " + model.sha16() + " failed");
+  ASSERT_NE(first, std::string::npos) << text;
+  EXPECT_EQ(text.find("failed", first + 40), std::string::npos) << text;
+  EXPECT_EQ(far.engine(model.id), "need_upload");
+  far.upload(model.bytes);
+  EXPECT_EQ(far.settled(), "ready") << "once there is room";
+}
+
+TEST_F(JetlinkServer, an_upload_of_other_bytes_is_told_to_the_far_end_and_in_the_log) {
+  const test::LogLines log;
+  FarEnd far = connect();
+  far.hello();
+  EXPECT_EQ(far.engine(model.id), "need_upload");
+  far.upload(std::string(model.bytes.size(), 'x'));
+  far.next_of(Type::kEngineResp);
+  EXPECT_EQ(far.text("state"), "failed");
+  EXPECT_NE(log.text().find("upload of " + model.sha16() + " failed: sha256 mismatch"),
+            std::string::npos)
+      << log.text();
+  EXPECT_FALSE(std::filesystem::exists(model_file(model)));
 }
 
 // ---- version 2 --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/input_file.h"
 #include "base/printable.h"
 
 namespace outrider::link::jetlink {
@@ -205,14 +206,15 @@ void Client::leave(const std::string& json) {
 // ---- models -----------------------------------------------------------------------------------
 
 Result<void> Client::upload(const ModelId& id, const std::string& path, const ReadyWait& wait) {
-  const auto close = [](std::FILE* open) { std::fclose(open); };
-  std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rbe"), close);
-  if (!file) return make_error(Code::kNotFound, "cannot read %s", short_path(path).c_str());
+  auto file = InputFile::open(path);
+  if (!file) return file.error();
   std::vector<std::byte> piece(8 + size_t{engine_.chunk});
   uint64_t sent = 0;
   for (;;) {
     if (wait.stop && wait.stop()) return make_error(Code::kNotReady, "stopped while uploading");
-    const size_t n = std::fread(piece.data() + 8, 1, engine_.chunk, file.get());
+    auto got = file.value().read_at(sent, std::span(piece).subspan(8));
+    if (!got) return got.error();
+    const size_t n = got.value();
     if (n == 0) break;
     write_u64(piece.data(), sent);
     const Piece pieces[] = {std::span(piece).first(8 + n)};

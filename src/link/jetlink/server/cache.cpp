@@ -1,7 +1,6 @@
 #include "link/jetlink/server/cache.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,11 +9,12 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/input_file.h"
 #include "base/json_text.h"
 #include "base/log.h"
-#include "base/mapped_file.h"
 #include "base/output_file.h"
 #include "base/printable.h"
+#include "base/private_file.h"
 #include "base/sha256.h"
 #include "link/transport/socket_stream.h"
 
@@ -78,13 +78,22 @@ std::vector<std::string> names_in(const std::string& folder) {
 }
 
 std::optional<Json> read_record(const std::string& path) {
-  auto file = MappedFile::open(path.c_str());
-  if (!file || file.value().size() > kMaxRecordBytes) return std::nullopt;
-  const auto bytes = file.value().bytes();
-  auto json =
-      Json::parse(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  auto text = read_file(path, kMaxRecordBytes, Links::kRefuse);
+  if (!text) return std::nullopt;
+  auto json = Json::parse(text.value());
   if (!json || !json.value().is_object()) return std::nullopt;
   return std::move(json.value());
+}
+
+// Never through a link that lies in the folder, and over nothing but a regular file.
+Result<void> write_record(const std::string& path, std::string_view text) {
+  const size_t slash = path.rfind('/');
+  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
+  auto wrote = write_private_file(path.substr(0, slash), path.substr(slash + 1), {&piece, 1});
+  if (!wrote)
+    return make_error(wrote.code(), "cannot write %s: %s", short_path(path).c_str(),
+                      wrote.error().text);
+  return {};
 }
 
 std::string plan_text(const std::string& sha256) {
@@ -92,10 +101,17 @@ std::string plan_text(const std::string& sha256) {
 }
 
 bool is_plan_of(const std::string& path, const std::string& sha256) {
-  auto file = MappedFile::open(path.c_str());
-  const std::string wanted = plan_text(sha256);
-  return file && file.value().size() == wanted.size() &&
-         std::memcmp(file.value().bytes().data(), wanted.data(), wanted.size()) == 0;
+  auto text = read_file(path, kMaxRecordBytes, Links::kRefuse);
+  return text && text.value() == plan_text(sha256);
+}
+
+// Nothing but a regular file: a link, a pipe or a folder of that name is none of ours. 0 also when
+// nothing is there or it stays; else errno is set.
+int remove_file(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return errno == ENOENT ? 0 : -1;
+  if (!S_ISREG(info.st_mode)) return 0;
+  return ::unlink(path.c_str()) != 0 && errno != ENOENT ? -1 : 0;
 }
 
 void sweep_temporaries(const std::string& folder) {
@@ -103,8 +119,8 @@ void sweep_temporaries(const std::string& folder) {
     if (name.find(".part-") == std::string::npos) continue;
     const std::string path = folder + "/" + name;
     struct stat info {};
-    if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-    if (std::time(nullptr) - info.st_mtime > kStaleBuildS) ::unlink(path.c_str());
+    if (::lstat(path.c_str(), &info) == 0 && std::time(nullptr) - info.st_mtime > kStaleBuildS)
+      remove_file(path);
   }
 }
 
@@ -142,20 +158,19 @@ int64_t Cache::model_bytes(const std::string& sha256) const {
 Result<std::string> Cache::hash_model(const std::string& sha256, const std::atomic<bool>& stop,
                                       const std::function<void(double)>& progress) const {
   const std::string path = model_path(sha256);
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return system_error("cannot read", path);
-  const int64_t size = model_bytes(sha256);
+  auto file = InputFile::open(path);
+  if (!file) return file.error();
+  const uint64_t size = file.value().size_bytes();
   Sha256 digest;
   std::vector<std::byte> piece(1u << 20);
-  int64_t done = 0;
+  uint64_t done = 0;
   for (;;) {
     if (stop) return make_error(Code::kNotReady, "the server ends");
-    const ssize_t n = ::read(fd.get(), piece.data(), piece.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error("cannot read", path);
-    if (n == 0) return digest.hex();
-    digest.add(std::span(piece).first(static_cast<size_t>(n)));
-    done += n;
+    auto n = file.value().read_at(done, piece);
+    if (!n) return n.error();
+    if (n.value() == 0) return digest.hex();
+    digest.add(std::span(piece).first(n.value()));
+    done += n.value();
     if (progress && size > 0) progress(static_cast<double>(done) / static_cast<double>(size));
   }
 }
@@ -165,23 +180,27 @@ Result<void> Cache::write_model(const std::string& sha256, uint64_t offset,
   const std::string path = model_path(sha256);
   if (outside_.contains(sha256))
     return make_error(Code::kInvalid, "this model was given at the start and is not replaced");
-  if (offset == 0 && ::unlink(path.c_str()) != 0 && errno != ENOENT)
-    return system_error("cannot begin", path);
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return system_error("cannot write", path);
+  if (offset == 0 && remove_file(path) != 0) return system_error("cannot begin", path);
+  auto opened = open_in_place(path, InPlace::kRegular, 0600);
+  if (!opened) return opened.error();
+  const Fd fd(opened.value());
   size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n = ::pwrite(fd.get(), bytes.data() + done, bytes.size() - done,
                                static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error("cannot write", path);
+    if (n < 0) {
+      const Error error = system_error("cannot write", path);
+      remove_file(path);  // what cannot become whole takes no room
+      return error;
+    }
     done += static_cast<size_t>(n);
   }
   return {};
 }
 
 void Cache::remove_model(const std::string& sha256) {
-  if (!outside_.contains(sha256)) ::unlink(model_path(sha256).c_str());
+  if (!outside_.contains(sha256)) remove_file(model_path(sha256));
 }
 
 // ---- what was built ---------------------------------------------------------------------------
@@ -203,7 +222,7 @@ std::optional<ModelSpec> Cache::find_built(const std::string& sha256) const {
 
 Result<void> Cache::save_built(const ModelSpec& spec, double build_seconds) {
   const std::string at = stem(spec.id.sha256);
-  OUTRIDER_TRY(write_output(at + ".plan", plan_text(spec.id.sha256)));
+  OUTRIDER_TRY(write_record(at + ".plan", plan_text(spec.id.sha256)));
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.3f", build_seconds);
   const std::string record = "{\"backend\":" + json_quoted(facts_.name) +
@@ -211,13 +230,13 @@ Result<void> Cache::save_built(const ModelSpec& spec, double build_seconds) {
                              ",\"device\":" + json_quoted(facts_.device) +
                              ",\"built_at\":" + std::to_string(std::time(nullptr)) +
                              ",\"build_seconds\":" + seconds + ",\"spec\":" + to_json(spec) + "}\n";
-  OUTRIDER_TRY(write_output(at + ".json", record));
+  OUTRIDER_TRY(write_record(at + ".json", record));
   prune();
   return {};
 }
 
 void Cache::remove_built(const std::string& sha256) {
-  for (const char* suffix : {".plan", ".json"}) ::unlink((stem(sha256) + suffix).c_str());
+  for (const char* suffix : {".plan", ".json"}) remove_file(stem(sha256) + suffix);
 }
 
 // The oldest beyond kKeepArtifacts go, of this backend's tag alone.
@@ -234,7 +253,7 @@ void Cache::prune() {
   }
   std::sort(all.begin(), all.end());
   for (size_t i = 0; i + kKeepArtifacts < all.size(); ++i)
-    for (const char* end : {".plan", ".json"}) ::unlink((all[i].second + end).c_str());
+    for (const char* end : {".plan", ".json"}) remove_file(all[i].second + end);
 }
 
 std::vector<std::string> Cache::built_models() const {
@@ -269,7 +288,7 @@ void Cache::save_last_loaded(const ModelId& id) {
   const std::string text = "{\"sha256\":" + json_quoted(id.sha256) +
                            ",\"frame_skip\":" + std::to_string(id.frame_skip) +
                            ",\"backend\":" + json_quoted(facts_.name) + "}\n";
-  if (auto saved = write_output(root_ + "/last-loaded.json", text); !saved)
+  if (auto saved = write_record(root_ + "/last-loaded.json", text); !saved)
     log_line(LogLevel::kWarn, "jetlink: %s", saved.error().text);
 }
 

@@ -7,6 +7,8 @@
 //
 // sha16: the first 16 digits. What is built is small: weights are read from the model file itself,
 // so an artifact counts only while its model is there. Writers use a temporary name and rename.
+// Nothing but a regular file is written to, replaced or removed: a link or a pipe under one of
+// these names stays, and what was to be written there is refused.
 #pragma once
 #include <atomic>
 #include <map>
@@ -36,7 +38,8 @@ class Cache {
   Result<std::string> hash_model(const std::string& sha256, const std::atomic<bool>& stop,
                                  const std::function<void(double)>& progress) const;
   // A chunk that arrived. Offset 0 begins the file anew: whoever has the former one mapped keeps
-  // it. Errors: kNotFound, kNoMemory (disk full) with path and cause.
+  // it. After a write that failed nothing is left. Errors: kNotFound, kNoMemory (disk full) with
+  // path and cause.
   Result<void> write_model(const std::string& sha256, uint64_t offset,
                            std::span<const std::byte> bytes);
   void remove_model(const std::string& sha256);

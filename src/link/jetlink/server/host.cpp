@@ -231,7 +231,10 @@ Result<ModelSpec> Host::build(const ModelId& id) {
   tell("build", 1.0, "built", true);
   const double seconds = static_cast<double>(clock_->now_ns() - begin_ns) * 1e-9;
   std::scoped_lock hold(state_lock_);
-  if (auto saved = cache_.save_built(spec.value(), seconds); !saved) return saved.error();
+  // A full disk costs the next start some time, not this one its model.
+  if (auto saved = cache_.save_built(spec.value(), seconds); !saved)
+    log_line(LogLevel::kWarn, "jetlink: %s is served, but not kept: %s",
+             short_sha(id.sha256).c_str(), saved.error().text);
   return spec;
 }
 

@@ -170,6 +170,7 @@ bool Session::on_engine(const Message& message) {
   if (!id) return fail(message, "bad_request", id.error().text);
   known_ = true;
   // The job that this may start tells its end only after the answer below went out.
+  upload_error_.clear();
   std::scoped_lock hold(send_lock_);
   request_ = id.value();
   const std::string text = to_json(host_->request(id.value()));
@@ -188,10 +189,17 @@ bool Session::on_chunk(const Message& message) {
     return fail(message, "bad_upload",
                 std::to_string(bytes.size()) + " bytes at " + std::to_string(offset) +
                     ", allowed: up to " + std::to_string(nbytes) + ", the declared size");
+  if (offset == 0) upload_error_.clear();
+  if (!upload_error_.empty())  // told and logged; the rest of it may be on its way
+    return send(Type::kError, message.header.seq,
+                to_json(ErrorResp{"upload_failed", upload_error_}));
   auto written = host_->write_model(*request_, offset, bytes);
   if (written) return true;
-  return fail(message, written.code() == Code::kInvalid ? "bad_upload" : "upload_failed",
-              written.error().text);
+  if (written.code() == Code::kInvalid) return fail(message, "bad_upload", written.error().text);
+  upload_error_ = written.error().text;
+  log_line(LogLevel::kWarn, "jetlink: %s: the upload of %.16s failed: %s", client_.c_str(),
+           request_->sha256.c_str(), written.error().text);
+  return send(Type::kError, message.header.seq, to_json(ErrorResp{"upload_failed", upload_error_}));
 }
 
 bool Session::on_upload_done(const Message& message) {
@@ -205,6 +213,8 @@ bool Session::on_upload_done(const Message& message) {
   });
   if (!same) return !stop_;
   if (!same.value()) {
+    log_line(LogLevel::kWarn, "jetlink: %s: the upload of %.16s failed: sha256 mismatch",
+             client_.c_str(), request_->sha256.c_str());
     EngineResp out;
     out.state = EngineState::kFailed;
     out.detail = "sha256 mismatch after upload";

@@ -73,7 +73,8 @@ class Session final : private HostListener {
   uint32_t last_seq_ = 0;
   bool known_ = false;  // it said hello or asked for an engine
   bool fatal_ = false;
-  int64_t frames_ = 0;  // since the last hello
+  int64_t frames_ = 0;        // since the last hello
+  std::string upload_error_;  // of this model's upload, until it begins anew
   std::string client_;
   std::vector<float> reply_;
   std::string telemetry_text_;
