@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "link/transport/loopback.h"
+#include "support/temp_dir.h"
 
 namespace outrider::link {
 namespace {
@@ -243,7 +244,8 @@ TEST(Secure, a_late_send_goes_on_where_it_stopped) {
 }
 
 TEST(Secure, a_key_file_must_be_long_enough_and_private) {
-  const std::string path = ::testing::TempDir() + "outrider_key_" + std::to_string(::getpid());
+  const test::TempDir temp;
+  const std::string path = temp.file("key");
   const auto write = [&](size_t n, mode_t mode) {
     std::ofstream(path) << std::string(n, 'k');
     ::chmod(path.c_str(), mode);
@@ -261,6 +263,16 @@ TEST(Secure, a_key_file_must_be_long_enough_and_private) {
   EXPECT_EQ(read_key_file(path).code(), Code::kInvalid);
   ::unlink(path.c_str());
   EXPECT_EQ(read_key_file(path).code(), Code::kNotFound);
+}
+
+TEST(Secure, a_key_file_that_is_a_pipe_is_refused_at_once) {
+  const test::TempDir temp;
+  ASSERT_EQ(::mkfifo(temp.file("pipe").c_str(), 0600), 0);
+  for (const std::string& path : {temp.file("pipe"), temp.path(), std::string("/dev/null")}) {
+    const auto refused = read_key_file(path);
+    EXPECT_EQ(refused.code(), Code::kInvalid) << path;
+    EXPECT_NE(refused.error().message().find(path), std::string_view::npos);
+  }
 }
 
 }  // namespace

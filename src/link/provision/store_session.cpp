@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace outrider::link {
 namespace {
 
@@ -86,6 +88,7 @@ Result<void> StoreSession::answer(const Result<void>& outcome, bool is_answer,
   wire::StoreState state = state_now();
   state.is_answer = is_answer || !outcome ? 1 : 0;
   if (!outcome) {
+    log_line(LogLevel::kWarn, "store: an upload failed: %s", outcome.error().text);
     state.code = to_abi(outcome.code());
     state.text.assign(outcome.error().message());
     upload_.reset();

@@ -1,6 +1,5 @@
 #include "link/secure/secure.h"
 
-#include <fcntl.h>
 #include <sodium.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+
+#include "base/input_file.h"
 
 namespace outrider::link {
 namespace {
@@ -391,18 +392,16 @@ Result<std::unique_ptr<Transport>> secure_as_host(std::unique_ptr<Transport> inn
 }
 
 Result<SharedKey> read_key_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
+  const InputFile file = InputFile::try_open(path.c_str());
+  if (!file.is_open() && file.error_number() != 0)
     return make_error(Code::kNotFound, "cannot open key file \"%.300s\": %s", path.c_str(),
-                      strerror(errno));
-  struct stat info = {};
+                      file.cause().c_str());
   std::array<unsigned char, kMostKeyBytes + 1> bytes;
-  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-  const ssize_t n = regular ? ::read(fd, bytes.data(), bytes.size()) : -1;
-  ::close(fd);
+  const ssize_t n = file.is_open() ? ::read(file.fd(), bytes.data(), bytes.size()) : -1;
   if (n < 0)
-    return make_error(Code::kInvalid, "key file \"%.300s\": no regular file that can be read",
-                      path.c_str());
+    return make_error(Code::kInvalid, "key file \"%.300s\": no regular file that can be read (%s)",
+                      path.c_str(), file.is_open() ? strerror(errno) : file.cause().c_str());
+  const struct stat& info = file.info();
   if ((info.st_mode & 077) != 0 || (info.st_uid != ::geteuid() && ::geteuid() != 0))
     return make_error(Code::kInvalid,
                       "key file \"%.300s\": mode %03o, others may read or write it; chmod 600 it",

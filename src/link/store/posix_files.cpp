@@ -259,12 +259,16 @@ void sync_parent(const std::string& path) {
   ::close(fd);
 }
 
-// What is still missing afterwards shows when it is opened.
-void make_folders(const std::string& folder) {
+// What is still missing afterwards shows when it is opened; then the errno, or 0, says why.
+int make_folders(const std::string& folder) {
+  int cause = 0;
   for (size_t end = folder.find('/', 1); true; end = folder.find('/', end + 1)) {
     const std::string prefix = folder.substr(0, end);
-    if (mkdir(prefix.c_str(), 0700) == 0) sync_parent(prefix);
-    if (end == std::string::npos) return;
+    if (mkdir(prefix.c_str(), 0700) == 0)
+      sync_parent(prefix);
+    else if (errno != EEXIST && (cause == 0 || errno != ENOENT))
+      cause = errno;
+    if (end == std::string::npos) return cause;
   }
 }
 
@@ -272,11 +276,14 @@ void make_folders(const std::string& folder) {
 
 Result<std::unique_ptr<Files>> open_posix_files(const std::string& folder) {
   if (folder.empty()) return make_error(Code::kInvalid, "store: its folder has an empty name");
-  make_folders(folder);
+  const int not_made = make_folders(folder);
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0)
-    return make_error(Code::kNotFound, "store: folder %s cannot be opened: %s",
-                      short_path(folder).c_str(), std::generic_category().message(errno).c_str());
+  if (fd < 0) {
+    const bool missing = errno == ENOENT && not_made != 0;
+    return make_error(Code::kNotFound, "store: folder %s cannot be %s: %s",
+                      short_path(folder).c_str(), missing ? "made" : "opened",
+                      std::generic_category().message(missing ? not_made : errno).c_str());
+  }
   auto files = std::make_unique<PosixFiles>(folder, fd);
   struct stat found {};
   if (fstat(fd, &found) != 0) return refused(folder, "cannot be examined");

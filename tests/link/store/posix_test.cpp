@@ -1,5 +1,7 @@
 // The same on the real disk: two processes, a killed one, links, permissions, a full disk.
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -50,6 +52,21 @@ int exit_of(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(PosixStore, a_file_system_that_is_read_only_is_named_as_the_cause) {
+  const int status = exit_of(in_child([&] {
+    if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 77;
+    if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("none", temp.path().c_str(), "tmpfs", MS_RDONLY, nullptr) != 0)
+      return 77;
+    const auto store = Store::open(folder + "/below", limits);
+    const std::string text(store.error().message());
+    std::fprintf(stderr, "%s\n", text.c_str());
+    return text.find("cannot be made: Read-only file system") != std::string::npos ? 0 : 1;
+  }));
+  if (status == 77) GTEST_SKIP() << "file systems cannot be mounted here";
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(PosixStore, publishes_leases_checks_and_removes) {
