@@ -6,7 +6,7 @@ namespace outrider::record {
 namespace {
 
 constexpr int64_t kMaxAgeNs = 1500000000, kMaxOutputAgeNs = 250000000;
-constexpr size_t kMaxBytes = 16384, kMaxCheckpointBytes = 256;
+constexpr size_t kMaxCheckpointBytes = 256;
 constexpr const char* kStates[] = {"none",  "joining", "retrying",
                                    "ready", "running", "unavailable"};
 
@@ -55,10 +55,23 @@ bool read_warp(const Json& json, RuntimeView& view) {
 
 }  // namespace
 
+bool is_runtime_record(std::string_view text) {
+  auto parsed = Json::parse(text, Json::Dialect::kStandard,
+                            {.max_bytes = kMaxRuntimeBytes, .max_depth = 4, .max_values = 64});
+  if (!parsed || !parsed.value().is_object()) return false;
+  Fields of{parsed.value()};
+  for (const char* number :
+       {"version", "pid", "process_start_ticks", "mono_ns", "handovers", "remote_output_mono_ns"})
+    (void)of.integer(number);
+  const std::string session = of.word("session"), boot = of.word("boot_id");
+  (void)of.word("state");
+  return of.typed && is_hex(session, 32) && !boot.empty();
+}
+
 RuntimeView read_runtime(std::string_view text, const Place& place) {
   const RuntimeView nothing;
   auto parsed = Json::parse(text, Json::Dialect::kStandard,
-                            {.max_bytes = kMaxBytes, .max_depth = 4, .max_values = 64});
+                            {.max_bytes = kMaxRuntimeBytes, .max_depth = 4, .max_values = 64});
   if (!parsed || !parsed.value().is_object()) return nothing;
   Fields of{parsed.value()};
   const int64_t version = of.integer("version"), pid = of.integer("pid"),

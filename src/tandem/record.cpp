@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/helper_thread.h"
+#include "base/input_file.h"
 #include "base/json_text.h"
 #include "base/printable.h"
 #include "base/private_file.h"
@@ -36,6 +37,10 @@ Result<std::unique_ptr<Record>> Record::start(Parts parts) {
   if (record->name_.empty())
     return make_error(Code::kInvalid, "record_path %.200s: names no file",
                       record->parts_.path.c_str());
+  if (auto free =
+          find_own_file(record->parts_.path, record::kMaxRuntimeBytes, record::is_runtime_record);
+      !free)
+    return make_error(free.code(), "record_path: %s", free.error().text);
   if (auto wrote = record->write(state_word(Phase::kJoining), false); !wrote)
     return make_error(wrote.code(), "record_path %.200s: %s", record->parts_.path.c_str(),
                       wrote.error().text);

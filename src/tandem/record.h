@@ -32,8 +32,9 @@ class Record {
   };
   static constexpr int64_t kPeriodNs = 1000000000, kLeastNs = 50000000;
 
-  // [setup] Writes the first record, then starts the thread. Errors: kNotFound, kFailed: the path
-  // cannot be written.
+  // [setup] Writes the first record, then starts the thread. A record that a tandem left is
+  // replaced, nothing else. Errors: kInvalid (something else is at the path), kNotFound, kFailed:
+  // the path cannot be written.
   static Result<std::unique_ptr<Record>> start(Parts parts);
   // [setup] What the record says of the warp from now on. Any thread.
   void note_warp(std::string route, std::string reason);

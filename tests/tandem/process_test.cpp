@@ -19,16 +19,13 @@
 #include "base/rng.h"
 #include "host/session.h"
 #include "outrider/ext/tandem.h"
+#include "support/temp_dir.h"
 
 namespace outrider::tandem::test {
 namespace {
 
 constexpr int64_t kMs = 1000000, kPeriodNs = 50 * kMs, kStandbyNs = 5 * kMs;
 const std::string kBuild = OUTRIDER_BUILD_DIR;
-
-std::string temporary(const char* name) {
-  return testing::TempDir() + "tandem_process_" + std::to_string(getpid()) + "_" + name;
-}
 
 void sleep_until_ns(int64_t at_ns) {
   const timespec when = {at_ns / 1000000000, at_ns % 1000000000};
@@ -42,7 +39,7 @@ class Host {
   ~Host() { kill_now(); }
   // Port 0: any. Returns once it listens; false when it did not.
   bool start(int port) {
-    const std::string config = temporary("host.json");
+    const std::string config = outrider::test::temp_file("host.json");
     std::ofstream(config) << R"({"model_family":"fake","sleep_ms":5})";
     const std::string provider = kBuild + "/lib/provider_fake.so",
                       program = kBuild + "/bin/outrider",
@@ -86,16 +83,17 @@ class Host {
 
 // A fake of 5 ms here, another one at the end of that port.
 Result<host::Session> open_pair(int port, const std::string& more = "") {
-  std::ofstream(temporary("standby.json")) << R"({"model_family":"fake","sleep_ms":5})";
-  std::ofstream(temporary("lead.json"))
+  std::ofstream(outrider::test::temp_file("standby.json"))
+      << R"({"model_family":"fake","sleep_ms":5})";
+  std::ofstream(outrider::test::temp_file("lead.json"))
       << R"({"model_family":"remote","model":"default","connect_ms":500,"endpoint":"tcp://127.0.0.1:)"
       << port << "\"}";
-  return host::Session::open(kBuild + "/lib/provider_tandem.so",
-                             R"({"model_family":"tandem","standby":")" + temporary("standby.json") +
-                                 R"(","lead":")" + temporary("lead.json") +
-                                 R"(","standby_provider":")" + kBuild +
-                                 R"(/lib/provider_fake.so","lead_provider":")" + kBuild +
-                                 R"(/lib/provider_link.so")" + more + "}");
+  return host::Session::open(
+      kBuild + "/lib/provider_tandem.so",
+      R"({"model_family":"tandem","standby":")" + outrider::test::temp_file("standby.json") +
+          R"(","lead":")" + outrider::test::temp_file("lead.json") + R"(","standby_provider":")" +
+          kBuild + R"(/lib/provider_fake.so","lead_provider":")" + kBuild +
+          R"(/lib/provider_link.so")" + more + "}");
 }
 bool stage(host::Session& session) {
   const uint8_t pixels[72] = {};

@@ -13,6 +13,7 @@
 #include "host/session.h"
 #include "hot_counter.h"
 #include "outrider/ext/tandem.h"
+#include "support/temp_dir.h"
 
 namespace outrider::tandem::test {
 namespace {
@@ -31,8 +32,7 @@ std::string fake(const std::string& more = {}) {
 std::string tandem_config(const std::string& standby, const std::string& lead,
                           const std::string& more = {}) {
   static int n = 0;
-  const std::string base =
-      testing::TempDir() + "tandem_" + std::to_string(getpid()) + "_" + std::to_string(n++);
+  const std::string base = outrider::test::temp_file(std::to_string(n++));
   std::ofstream(base + "_standby.json") << standby;
   std::ofstream(base + "_lead.json") << lead;
   return "{\"model_family\":\"tandem\",\"standby\":\"" + base + "_standby.json\",\"lead\":\"" +

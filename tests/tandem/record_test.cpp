@@ -1,6 +1,7 @@
 // The status record: what its reader believes. driving.md f.2; R38.
 #include "tandem/record.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "support/temp_dir.h"
 #include "tandem/scripted.h"
 
 namespace outrider::tandem::test {
@@ -184,9 +186,7 @@ TEST(TandemRecord, damaged_text_reads_as_unavailable) {
 
 // A record that is written, with what it is made of, and what a reader makes of it.
 struct Written {
-  explicit Written(const std::string& name, LeadName of = {kDigest, 1})
-      : path(testing::TempDir() + "outrider_record_" + name + "/record.json"),
-        lead(std::move(of)) {}
+  explicit Written(LeadName of = {kDigest, 1}) : lead(std::move(of)) {}
   void start() {
     auto made = Record::start({path, &glance, &changed, &clock, [this] { return lead; }});
     ASSERT_TRUE(made) << made.error().text;
@@ -203,7 +203,8 @@ struct Written {
     glance.phase = static_cast<uint8_t>(phase);
     changed.raise();
   }
-  std::string path;
+  outrider::test::TempDir temp;
+  std::string path = temp.file("record.json");
   LeadName lead;
   MonotonicClock clock;
   Glance glance;
@@ -212,7 +213,7 @@ struct Written {
 };
 
 TEST(TandemRecord, a_change_of_state_is_written_at_once_and_the_last_word_is_unavailable) {
-  Written w("states", {kDigest, 766000000});
+  Written w({kDigest, 766000000});
   const auto await = [&](const char* state) {
     for (int i = 0; i < 3000 && w.read().state != state; ++i) usleep(1000);
     return w.read().state;
@@ -236,10 +237,45 @@ TEST(TandemRecord, a_change_of_state_is_written_at_once_and_the_last_word_is_una
   EXPECT_FALSE(refused);
 }
 
+// A record path is a slip of the pen away from a file that somebody needs.
+TEST(TandemRecord, replaces_a_record_of_a_tandem_and_nothing_else) {
+  Written w;
+  const auto start = [&] {
+    return Record::start({w.path, &w.glance, &w.changed, &w.clock, [] { return LeadName(); }});
+  };
+  namespace fs = std::filesystem;
+  for (const char* text : {"", "{}", "GGUF", "{\"model_family\":\"tandem\"}", "power off\n"}) {
+    std::ofstream(w.path) << text;
+    auto refused = start();
+    EXPECT_EQ(refused.code(), Code::kInvalid) << text;
+    EXPECT_NE(refused.error().message().find("record_path"), std::string::npos);
+    std::stringstream now;
+    now << std::ifstream(w.path).rdbuf();
+    EXPECT_EQ(now.str(), text);
+  }
+  fs::remove(w.path);
+  const std::string target = w.path + ".target";
+  std::ofstream(target) << text_of();
+  fs::create_symlink(target, w.path);
+  EXPECT_EQ(start().code(), Code::kInvalid);
+  EXPECT_TRUE(fs::is_symlink(w.path));
+  fs::remove(w.path);
+  fs::remove(target);
+  ASSERT_EQ(mkfifo(w.path.c_str(), 0600), 0);
+  EXPECT_EQ(start().code(), Code::kInvalid);
+  EXPECT_TRUE(fs::is_fifo(w.path));
+  fs::remove(w.path);
+  // One that an earlier process left, whatever it says.
+  std::ofstream(w.path) << text_of({{"pid", "999"}, {"state", "\"unavailable\""}});
+  auto started = start();
+  ASSERT_TRUE(started) << started.error().text;
+  EXPECT_EQ(w.read().state, "joining");
+}
+
 // driving.md f.2: at most once a second unless the state changed. A lead that is late in every
 // other tick changes nothing that a reader sees.
 TEST(TandemRecord, R38_holding_and_leading_in_turn_are_one_state_and_one_write_a_second) {
-  Written w("flips");
+  Written w;
   w.glance.lead_output_ns = w.clock.now_ns();
   w.glance.phase = static_cast<uint8_t>(Phase::kLeading);
   ASSERT_NO_FATAL_FAILURE(w.start());
@@ -268,7 +304,7 @@ TEST(TandemRecord, R38_holding_and_leading_in_turn_are_one_state_and_one_write_a
 
 // A reader must not wait a second to see who took over.
 TEST(TandemRecord, R38_the_first_output_of_a_lead_is_written_at_once) {
-  Written w("first");
+  Written w;
   ASSERT_NO_FATAL_FAILURE(w.start());
   usleep(100000);
   w.turn(Phase::kLeading);
@@ -286,7 +322,7 @@ TEST(TandemRecord, R38_the_first_output_of_a_lead_is_written_at_once) {
 }
 
 TEST(TandemRecord, R7_the_route_of_the_warp_is_told_with_its_reason) {
-  Written w("warp");
+  Written w;
   ASSERT_NO_FATAL_FAILURE(w.start());
   EXPECT_EQ(w.read().warp_route, "");
   w.record->note_warp("staged", "fake \"granted\" none\n");

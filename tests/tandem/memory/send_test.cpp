@@ -10,6 +10,7 @@
 #include "link/client/device.h"
 #include "link/server/server.h"
 #include "outrider/ext/tandem.h"
+#include "support/temp_dir.h"
 #include "tandem/memory/doubles.h"
 
 namespace outrider::memory::test {
@@ -146,7 +147,8 @@ TEST(MemorySend, R24_with_the_models_own_warp_the_take_over_happens) {
   server_options.listen = {"tcp://127.0.0.1:0"};
   auto server = link::Server::start(server_options, std::move(models), kClock);
   ASSERT_TRUE(server) << server.error().text;
-  const std::string base = testing::TempDir() + "r24_" + std::to_string(getpid());
+  const outrider::test::TempDir temp;
+  const std::string base = temp.file("r24");
   std::ofstream(base + "_standby.json") << fake;
   std::ofstream(base + "_lead.json")
       << R"({"model_family":"remote","model":"default","endpoint":")" +
