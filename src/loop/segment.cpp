@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,6 +40,27 @@ Result<void> check_name(const std::string& name) {
                     name.c_str());
 }
 
+// What a loop of this user made, of this version or another, or died making: anything else under
+// the name is somebody else's.
+bool is_left_over(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) return false;
+  uint64_t magic = 0;
+  return info.st_size == 0 || (::pread(fd, &magic, sizeof magic, 0) == ssize_t{sizeof magic} &&
+                               magic == OUTRIDER_LOOP_MAGIC);
+}
+
+// The name may lead to another object by now.
+void remove_name(const std::string& path, int fd) {
+  struct stat mine {
+  }, there{};
+  const int now = ::shm_open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+  const bool same = now >= 0 && ::fstat(now, &there) == 0 && ::fstat(fd, &mine) == 0 &&
+                    mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+  if (same) ::shm_unlink(path.c_str());
+  if (now >= 0) ::close(now);
+}
+
 // A fresh object that this process alone holds the lock of.
 Result<int> open_fresh(const std::string& path) {
   for (int n_tries = 0; n_tries < 3; ++n_tries) {
@@ -51,7 +73,7 @@ Result<int> open_fresh(const std::string& path) {
     if (errno != EEXIST)
       return make_error(Code::kNotFound, "cannot open shared memory %.200s: %s", path.c_str(),
                         std::strerror(errno));
-    const int left = ::shm_open(path.c_str(), O_RDWR | O_CLOEXEC, 0);
+    const int left = ::shm_open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK, 0);
     if (left < 0) {
       if (errno == ENOENT) continue;
       return make_error(Code::kNotFound,
@@ -59,9 +81,14 @@ Result<int> open_fresh(const std::string& path) {
                         std::strerror(errno));
     }
     // Who made it holds the lock as long as it lives.
-    const bool dead = ::flock(left, LOCK_EX | LOCK_NB) == 0;
-    if (dead) ::shm_unlink(path.c_str());
+    const bool dead = ::flock(left, LOCK_EX | LOCK_NB) == 0, ours = is_left_over(left);
+    if (dead && ours) ::shm_unlink(path.c_str());
     ::close(left);
+    if (dead && !ours)
+      return make_error(Code::kInvalid,
+                        "loop: shared memory %.200s is there and no loop made it; choose another "
+                        "name, or remove it when nobody needs it",
+                        path.c_str());
     if (!dead)
       return make_error(
           Code::kInvalid,
@@ -136,7 +163,7 @@ Segment::~Segment() {
     set_state(OUTRIDER_LOOP_STOPPED);
     ::munmap(base_, bytes_);
   }
-  if (!name_.empty()) ::shm_unlink(name_.c_str());
+  if (!name_.empty()) remove_name(name_, fd_);
   if (fd_ >= 0) ::close(fd_);
 }
 

@@ -17,8 +17,9 @@ class Segment {
 
   // [setup] name "": private memory. Else POSIX shared memory /name, for this user alone (mode
   // 0600), removed with the object. What a loop that died left under the name is replaced; one that
-  // another loop holds is refused. Errors: kInvalid (a name of other than letters, digits and ._-,
-  // or longer than 200), kNotFound (cannot be made: path and cause), kNoMemory.
+  // another loop holds, and what no loop made, is refused. Errors: kInvalid (a name of other than
+  // letters, digits and ._-, or longer than 200), kNotFound (cannot be made: path and cause),
+  // kNoMemory.
   static Result<Segment> make(const std::string& name, const Payload& inputs,
                               const Payload& outputs, const Times& times);
   ~Segment();

@@ -158,6 +158,7 @@ bool StreamOut::write_bytes(const unsigned char* from, size_t n) {
     const ssize_t now = ::write(fd_, from, std::min(n, kPieceBytes));
     if (now < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (now <= 0) {
+      error_.store(now < 0 ? errno : EIO);
       broken_.store(true);
       stop_.store(true);
       return false;

@@ -47,7 +47,7 @@ Result<void> check_frame(const outrider_loop_frame& frame, uint32_t payload_byte
 
 class StreamOut {
  public:
-  // [setup] Starts writing to fd. `stop` becomes true when the reader is gone.
+  // [setup] Starts writing to fd. `stop` becomes true when it takes no more.
   StreamOut(int fd, const outrider_loop_view& ring, std::atomic<bool>& stop);
   ~StreamOut();
   // Waits until every frame is written, at most a second.
@@ -55,6 +55,7 @@ class StreamOut {
   uint64_t n_frames() const { return n_frames_.load(); }
   uint64_t n_lost() const { return n_lost_.load(); }  // the reader was too slow for them
   bool is_broken() const { return broken_.load(); }
+  int error_number() const { return error_.load(); }  // why; EPIPE: the reader is gone
 
  private:
   void write_all();
@@ -64,6 +65,7 @@ class StreamOut {
   outrider_loop_view ring_;
   std::atomic<bool>& stop_;
   std::atomic<bool> broken_{false}, stopping_{false};
+  std::atomic<int> error_{0};
   std::atomic<uint64_t> n_frames_{0}, n_lost_{0}, next_{0};
   std::thread thread_;
 };

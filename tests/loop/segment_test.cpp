@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "support.h"
 
 namespace outrider::loop {
@@ -73,6 +76,50 @@ TEST(LoopSegment, a_name_in_use_is_refused_and_one_left_by_a_dead_loop_is_taken)
   ::close(fd);
   auto third = Segment::make(left, ports.inputs, ports.outputs, {});
   EXPECT_TRUE(third) << third.error().text;
+}
+
+TEST(LoopSegment, one_that_a_loop_left_whole_when_it_was_killed_is_taken) {
+  const Ports ports;
+  const std::string name = own_name("killed");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto made = Segment::make(name, ports.inputs, ports.outputs, {});
+    ::_exit(made ? 0 : 1);  // nothing is removed
+  }
+  int status = 1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  ASSERT_TRUE(std::filesystem::exists("/dev/shm/" + name));
+  auto next = Segment::make(name, ports.inputs, ports.outputs, {});
+  EXPECT_TRUE(next) << next.error().text;
+}
+
+TEST(LoopSegment, what_no_loop_made_is_refused_and_stays) {
+  const Ports ports;
+  const std::string name = own_name("foreign"), path = "/dev/shm/" + name;
+  std::ofstream(path) << "somebody else's numbers";
+  auto made = Segment::make(name, ports.inputs, ports.outputs, {});
+  EXPECT_EQ(made.code(), Code::kInvalid);
+  EXPECT_NE(made.error().message().find("no loop made it"), std::string::npos);
+  EXPECT_EQ(std::filesystem::file_size(path), 23u);
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(Segment::make(name, ports.inputs, ports.outputs, {}).code(), Code::kInvalid);
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
+  std::filesystem::remove(path);
+}
+
+TEST(LoopSegment, an_end_removes_its_own_memory_and_no_other_of_that_name) {
+  const Ports ports;
+  const std::string name = own_name("other"), path = "/dev/shm/" + name;
+  {
+    auto made = Segment::make(name, ports.inputs, ports.outputs, {});
+    ASSERT_TRUE(made);
+    std::filesystem::remove(path);
+    std::ofstream(path) << "another's";
+  }
+  EXPECT_TRUE(std::filesystem::exists(path));
+  std::filesystem::remove(path);
 }
 
 TEST(LoopSegment, names_that_are_paths_are_refused) {
