@@ -1,5 +1,4 @@
 // outriderd: the resident owner of a device's link.
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -14,7 +13,9 @@
 
 #include "adapter/params.h"
 #include "base/clock.h"
+#include "base/input_file.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "cli/args.h"
 #include "link/transport/usb/gadget_setup.h"
 #include "owner/notify.h"
@@ -76,6 +77,21 @@ Result<void> make_folder(const std::string& path) {
   }
 }
 
+// What the daemon replaces and removes is its own, or nothing is there: a slip in the configuration
+// costs nobody a file.
+Result<void> check_places(const owner::Config& config) {
+  constexpr size_t kMaxBytes = 65536;
+  const auto is_ours = [](std::string_view text) {
+    return text.empty() || text.starts_with("{\"version\":1,\"boot_id\":");
+  };
+  const std::pair<const char*, const std::string*> places[] = {
+      {"status", &config.status}, {"power_off_request", &config.power_off_request}};
+  for (const auto& [key, path] : places)
+    if (auto own = find_own_file(*path, kMaxBytes, is_ours); !own && own.code() == Code::kInvalid)
+      return make_error(Code::kInvalid, "%s: %s", key, own.error().text);
+  return {};
+}
+
 // One owner a device. The file stays, the lock goes with the process.
 class OnlyOne {
  public:
@@ -83,8 +99,9 @@ class OnlyOne {
     if (fd_ >= 0) ::close(fd_);
   }
   Result<void> take(const std::string& path) {
-    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd_ < 0) return make_error(Code::kNotFound, "%s: %s", path.c_str(), std::strerror(errno));
+    auto opened = open_in_place(path, InPlace::kRegular, 0600);
+    if (!opened) return opened.error();
+    fd_ = opened.value();
     if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return {};
     return make_error(Code::kDevice, "%s is locked: another owner runs on this device",
                       path.c_str());
@@ -224,8 +241,9 @@ int run(std::span<const char* const> words) {
     set_log_level(level.value());
   auto config = owner::read_config(args.value().text("--config"));
   if (!config) return fail(config.error(), kUsage);
-  if (args.value().given("--check")) return kGood;
   if (args.value().given("--status")) return print_status(config.value());
+  if (auto fine = check_places(config.value()); !fine) return fail(fine.error(), kUsage);
+  if (args.value().given("--check")) return kGood;
   if (args.value().given("--power-off"))
     return power_off(config.value(), args.value().text("--power-off"));
   return run_owner(config.value());
@@ -235,5 +253,9 @@ int run(std::span<const char* const> words) {
 }  // namespace outrider::cli
 
 int main(int argc, char** argv) {
-  return outrider::cli::run({argv + 1, static_cast<size_t>(std::max(0, argc - 1))});
+  using namespace outrider::cli;
+  const int status = run({argv + 1, static_cast<size_t>(std::max(0, argc - 1))});
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "outriderd: error: standard output: the answer was not written\n");
+  return kUsage;
 }

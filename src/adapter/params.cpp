@@ -4,12 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/env.h"
+#include "base/input_file.h"
 #include "base/printable.h"
 
 namespace outrider::adapter {
@@ -75,24 +77,18 @@ bool is_key(std::string_view key) {
 Result<std::string> read_param(const std::string& dir, std::string_view key) {
   if (dir.empty() || !is_key(key)) return make_error(Code::kNotFound, "unset");
   const std::string path = dir + "/" + std::string(key);
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return make_error(Code::kNotFound, "unset");
-  struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    ::close(fd);
+  const InputFile file = InputFile::try_open(path.c_str());
+  if (!file.is_open() && file.error_number() != 0) return make_error(Code::kNotFound, "unset");
+  if (!file.is_open())
     return make_error(Code::kNotFound, "parameter %s: no plain file", short_path(path).c_str());
-  }
-  std::string text;
-  char part[4096];
-  ssize_t n = 0;
-  while ((n = ::read(fd, part, sizeof part)) > 0 && text.size() <= kMaxParamBytes)
-    text.append(part, static_cast<size_t>(n));
-  ::close(fd);
-  if (n < 0)
+  std::string text(std::min<uint64_t>(file.size_bytes(), kMaxParamBytes) + 1, '\0');
+  auto n = file.read_at(0, std::as_writable_bytes(std::span(text)));
+  if (!n)
     return make_error(Code::kNotFound, "parameter %s: cannot be read", short_path(path).c_str());
-  if (text.size() > kMaxParamBytes)
+  if (n.value() > kMaxParamBytes)
     return make_error(Code::kInvalid, "parameter %s: more than %zu bytes", short_path(path).c_str(),
                       kMaxParamBytes);
+  text.resize(n.value());
   return text;
 }
 

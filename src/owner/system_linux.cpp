@@ -12,6 +12,8 @@
 #include <ctime>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/output_file.h"
 #include "owner/system.h"
 #include "record/process.h"
 
@@ -117,6 +119,17 @@ int LinuxSystem::replace(const std::string& path, std::string_view text, bool sa
 
 int64_t LinuxSystem::spawn(const std::vector<std::string>& argv, const std::string& log) {
   if (argv.empty()) return -EINVAL;
+  // Opened here: a child that waits at a pipe would hold its parent too.
+  int out = -1;
+  if (!log.empty()) {
+    auto opened = open_in_place(log, InPlace::kStream, 0644);
+    if (!opened) {
+      log_line(LogLevel::kError, "owner: log_file: %s", opened.error().text);
+      return -EIO;
+    }
+    out = opened.value();
+    (void)::fcntl(out, F_SETFL, O_APPEND);
+  }
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -124,9 +137,11 @@ int64_t LinuxSystem::spawn(const std::vector<std::string>& argv, const std::stri
   posix_spawnattr_t how;
   posix_spawn_file_actions_init(&files);
   posix_spawnattr_init(&how);
-  const char* out = log.empty() ? "/dev/null" : log.c_str();
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, out, O_WRONLY | O_CREAT | O_APPEND, 0644);
+  if (out >= 0)
+    posix_spawn_file_actions_adddup2(&files, out, 1);
+  else
+    posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&files, 1, 2);
   // The daemon waits for its signals with all of them blocked: a child must not inherit that.
   sigset_t none, all;
@@ -141,6 +156,7 @@ int64_t LinuxSystem::spawn(const std::vector<std::string>& argv, const std::stri
   const int error = ::posix_spawnp(&child, words[0], &files, &how, words.data(), environ);
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&how);
+  if (out >= 0) ::close(out);
   return error == 0 ? child : -error;
 }
 

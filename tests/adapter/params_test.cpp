@@ -44,13 +44,13 @@ TEST(Params, keys_are_plain_names) {
 TEST(Params, a_value_is_written_whole_and_nothing_else_is_left) {
   Folder folder;
   for (const bool block : {false, true}) {
-    ASSERT_TRUE(write_param(folder.path, "A", std::string("v\0w", 3), block));
-    EXPECT_EQ(read_param(folder.path, "A").value(), std::string("v\0w", 3));
-    ASSERT_TRUE(write_param(folder.path, "A", "", block));
-    EXPECT_EQ(read_param(folder.path, "A").value(), "");
+    ASSERT_TRUE(write_param(folder.path(), "A", std::string("v\0w", 3), block));
+    EXPECT_EQ(read_param(folder.path(), "A").value(), std::string("v\0w", 3));
+    ASSERT_TRUE(write_param(folder.path(), "A", "", block));
+    EXPECT_EQ(read_param(folder.path(), "A").value(), "");
   }
   int n = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     EXPECT_EQ(entry.path().filename(), "A");
     ++n;
   }
@@ -59,19 +59,19 @@ TEST(Params, a_value_is_written_whole_and_nothing_else_is_left) {
 
 TEST(Params, hostile_files_read_as_unset_and_never_block) {
   Folder folder;
-  ASSERT_EQ(::mkfifo((folder.path + "/Pipe").c_str(), 0600), 0);
-  std::filesystem::create_directory(folder.path + "/Folder");
-  EXPECT_EQ(read_param(folder.path, "Pipe").code(), Code::kNotFound);
-  EXPECT_EQ(read_param(folder.path, "Folder").code(), Code::kNotFound);
+  ASSERT_EQ(::mkfifo((folder.path() + "/Pipe").c_str(), 0600), 0);
+  std::filesystem::create_directory(folder.path() + "/Folder");
+  EXPECT_EQ(read_param(folder.path(), "Pipe").code(), Code::kNotFound);
+  EXPECT_EQ(read_param(folder.path(), "Folder").code(), Code::kNotFound);
   EXPECT_EQ(read_param("", "A").code(), Code::kNotFound);
-  std::ofstream(folder.path + "/Big") << std::string(kMaxParamBytes + 1, 'x');
-  EXPECT_EQ(read_param(folder.path, "Big").code(), Code::kInvalid);
-  std::ofstream(folder.path + "/Most") << std::string(kMaxParamBytes, 'x');
-  EXPECT_EQ(read_param(folder.path, "Most").value().size(), kMaxParamBytes);
-  EXPECT_FALSE(write_param(folder.path, "Big2", std::string(kMaxParamBytes + 1, 'x'), false));
-  EXPECT_FALSE(write_param(folder.path + "/none", "A", "1", false));
+  std::ofstream(folder.path() + "/Big") << std::string(kMaxParamBytes + 1, 'x');
+  EXPECT_EQ(read_param(folder.path(), "Big").code(), Code::kInvalid);
+  std::ofstream(folder.path() + "/Most") << std::string(kMaxParamBytes, 'x');
+  EXPECT_EQ(read_param(folder.path(), "Most").value().size(), kMaxParamBytes);
+  EXPECT_FALSE(write_param(folder.path(), "Big2", std::string(kMaxParamBytes + 1, 'x'), false));
+  EXPECT_FALSE(write_param(folder.path() + "/none", "A", "1", false));
   EXPECT_FALSE(write_param("", "A", "1", false));
-  EXPECT_FALSE(remove_param(folder.path, "Folder"));
+  EXPECT_FALSE(remove_param(folder.path(), "Folder"));
 }
 
 }  // namespace

@@ -122,6 +122,30 @@ int64_t status_kb(pid_t pid, const std::string& key) {
   return -1;
 }
 
+TEST(OwnerProcess, a_file_that_is_none_of_its_own_is_neither_replaced_nor_removed) {
+  for (const char* place : {"/status.json", "/power-off.json"}) {
+    Daemon daemon;
+    daemon.system.put(place, "my notes");
+    for (const std::vector<std::string>& words : {std::vector<std::string>{}, {"--check"}}) {
+      EXPECT_EQ(Daemon::wait(daemon.launch(words)), 2) << place;
+      EXPECT_NE(daemon.system.get("/out.txt").find("stays as it is"), std::string::npos)
+          << daemon.system.get("/out.txt");
+      EXPECT_EQ(daemon.system.get(place), "my notes");
+    }
+    EXPECT_NE(Daemon::wait(daemon.launch({"--status"})), 2) << "a reader";
+  }
+}
+
+TEST(OwnerProcess, a_log_that_is_a_pipe_without_a_reader_is_told_and_holds_nobody) {
+  Daemon daemon;
+  ASSERT_EQ(::mkfifo(daemon.system.at("/log").c_str(), 0600), 0);
+  EXPECT_EQ(linux_system().spawn({"true"}, daemon.system.at("/log")), -EIO);
+  const int64_t child = linux_system().spawn({"echo", "hello"}, daemon.system.at("/plain"));
+  ASSERT_GT(child, 0);
+  EXPECT_EQ(Daemon::wait(static_cast<pid_t>(child)), 0);
+  EXPECT_EQ(daemon.system.get("/plain"), "hello");
+}
+
 TEST(OwnerProcess, R36_the_owner_is_a_small_process_without_heavy_libraries) {
   Daemon daemon;
   daemon.start();

@@ -18,6 +18,8 @@
 #include "base/log.h"
 #include "owner/owner.h"
 #include "owner/system.h"
+#include "support/log_lines.h"
+#include "support/temp_dir.h"
 
 namespace outrider::owner::test {
 
@@ -27,14 +29,6 @@ inline constexpr int64_t kMs = 1'000'000, kSec = 1'000'000'000;
 // process that was killed.
 class FakeSystem final : public System {
  public:
-  FakeSystem() {
-    std::string pattern = std::filesystem::temp_directory_path() / "outrider_owner_XXXXXX";
-    root = ::mkdtemp(pattern.data());
-  }
-  ~FakeSystem() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(root, ignored);
-  }
   std::string at(const std::string& path) const { return root + path; }
   void put(const std::string& path, const std::string& text) {
     std::filesystem::create_directories(std::filesystem::path(at(path)).parent_path());
@@ -91,7 +85,8 @@ class FakeSystem final : public System {
     return status;
   }
 
-  std::string root, boot = "11111111-2222-3333-4444-555555555555", refuse;
+  outrider::test::TempDir temp;
+  std::string root = temp.path(), boot = "11111111-2222-3333-4444-555555555555", refuse;
   int64_t now = 1000 * kSec;
   int die_after = INT32_MAX;
   // What the kernel makes of a value that is written; "": refused.
@@ -216,21 +211,6 @@ struct Rig {
   std::unique_ptr<Owner> owner;
 };
 
-class LogLines {
- public:
-  LogLines() {
-    set_log_level(LogLevel::kInfo);
-    set_log_sink([](void* user, LogLevel,
-                    const char* line) { static_cast<LogLines*>(user)->lines.push_back(line); },
-                 this);
-  }
-  ~LogLines() { set_log_sink(nullptr, nullptr); }
-  size_t count(const std::string& part) const {
-    size_t n = 0;
-    for (const std::string& line : lines) n += line.find(part) != std::string::npos;
-    return n;
-  }
-  std::vector<std::string> lines;
-};
+using outrider::test::LogLines;
 
 }  // namespace outrider::owner::test
