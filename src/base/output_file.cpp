@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 #include "base/assert.h"
 #include "base/input_file.h"
@@ -53,6 +54,17 @@ Error io_error(const char* what, const std::string& path, int cause) {
 Error kind_error(const std::string& path, const char* what) {
   return make_error(Code::kNotFound, "cannot write \"%s\": it is %s; write elsewhere",
                     short_path(path).c_str(), what);
+}
+
+constexpr int kReaderTries = 50;
+constexpr timespec kReaderPause{0, 20'000'000};
+
+bool is_pipe(const std::string& path) {
+  struct stat info {};
+  const int cause = errno;
+  const bool pipe = ::stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+  errno = cause;
+  return pipe;
 }
 
 // The open did not wait; the writes may. 0, or errno.
@@ -248,6 +260,11 @@ Result<int> open_in_place(const std::string& path, InPlace how, unsigned mode) {
   int fd = ::open(path.c_str(), flags);
   if (fd < 0 && errno == ENOENT)
     fd = ::open(path.c_str(), flags | O_CREAT, static_cast<mode_t>(mode));
+  // A reader that was started with us may need a moment.
+  for (int i = 0; fd < 0 && errno == ENXIO && !own && is_pipe(path) && i < kReaderTries; ++i) {
+    ::nanosleep(&kReaderPause, nullptr);
+    fd = ::open(path.c_str(), flags);
+  }
   struct stat info {};
   if (fd < 0) {
     const int cause = errno;

@@ -32,8 +32,9 @@ Result<OutputTarget> examine_output(const std::string& path);
 
 class OutputFile {
  public:
-  // Opens `path` itself when it is no plain file, else a temporary name beside its target. Never
-  // waits. Errors: those of examine_output, kNotFound (cannot create, a pipe nobody reads).
+  // Opens `path` itself when it is no plain file, else a temporary name beside its target. A
+  // reader of a pipe is waited for a second. Errors: those of examine_output, kNotFound (cannot
+  // create, a pipe nobody reads).
   static Result<OutputFile> open(const std::string& path);
 
   OutputFile(OutputFile&& other) noexcept;
