@@ -1,6 +1,5 @@
 #include "cli/jetlink_backend.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/json.h"
@@ -24,11 +23,6 @@ class DrivingEngine final : public jl::Engine {
       : session_(std::move(session)), table_(&table) {}
 
   jl::Answer run(const jl::Frame& frame) noexcept override {
-    // A device of wire version 2 brings the hidden state along: the one that it got from here, or
-    // zeros when it begins.
-    if (!frame.prev_feat.empty() &&
-        std::ranges::all_of(frame.prev_feat, [](std::byte b) { return b == std::byte{0}; }))
-      table_->forget_hidden(table_->self);
     outrider_driving_frame_v1 in{};
     in.struct_size = sizeof in;
     in.flags = frame.reset ? OUTRIDER_DRIVING_RESET : 0;
@@ -36,6 +30,9 @@ class DrivingEngine final : public jl::Engine {
     in.frames_bytes = frame.warped.size();
     in.packed = frame.packed.data();
     in.packed_bytes = frame.packed.size();
+    // A device of wire version 2 brings the hidden state along.
+    in.hidden = frame.prev_feat.empty() ? nullptr : frame.prev_feat.data();
+    in.hidden_bytes = frame.prev_feat.size();
     outrider_driving_answer_v1 out{};
     out.struct_size = sizeof out;
     jl::Answer answer;

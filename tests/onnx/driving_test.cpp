@@ -249,14 +249,24 @@ struct Answered {
   outrider_driving_answer_v1 answer{};
   std::vector<float> outputs;
 };
-Answered ask(const outrider_driving_v1* d, const Frame& f, uint32_t flags = 0) {
+// `hidden`: comes with the frame; nullptr: the runtime's own.
+Answered ask(const outrider_driving_v1* d, const Frame& f, uint32_t flags = 0,
+             const std::vector<float>* hidden = nullptr) {
   std::vector<float> packed = f.desire;
   packed.insert(packed.end(), f.traffic.begin(), f.traffic.end());
   packed.insert(packed.end(), f.action_t.begin(), f.action_t.end());
   std::vector<std::byte> odd(packed.size() * 4 + 1);  // at an odd address, as behind a message
   std::memcpy(odd.data() + 1, packed.data(), packed.size() * 4);
-  outrider_driving_frame_v1 frame{sizeof frame,   flags,          f.image.data(),
-                                  f.image.size(), odd.data() + 1, packed.size() * 4};
+  outrider_driving_frame_v1 frame{
+      sizeof frame, flags, f.image.data(), f.image.size(), odd.data() + 1, packed.size() * 4,
+      nullptr,      0};
+  std::vector<std::byte> brought(1);
+  if (hidden != nullptr) {
+    brought.resize(hidden->size() * 4 + 1);
+    std::memcpy(brought.data() + 1, hidden->data(), hidden->size() * 4);
+    frame.hidden = brought.data() + 1;
+    frame.hidden_bytes = hidden->size() * 4;
+  }
   Answered a;
   a.answer.struct_size = sizeof a.answer;
   a.code = d->run(d->self, &frame, &a.answer);
@@ -315,10 +325,45 @@ TEST(DrivingFrames, a_wrong_length_touches_nothing) {
     ASSERT_EQ(ask(d, frame_of(i)).outputs, ask(o, frame_of(i)).outputs) << i;
   }
   EXPECT_EQ(d->run(d->self, nullptr, nullptr), FRT_ERR_INVALID);
-  outrider_driving_frame_v1 frame{4, 0, nullptr, 0, nullptr, 0};
+  outrider_driving_frame_v1 frame{4, 0, nullptr, 0, nullptr, 0, nullptr, 0};
   outrider_driving_answer_v1 answer{};
   answer.struct_size = sizeof answer;
   EXPECT_EQ(d->run(d->self, &frame, &answer), FRT_ERR_INVALID);
+}
+
+// As a device of wire version 2 does, which keeps the hidden state itself.
+TEST(DrivingFrames, push_the_hidden_state_that_comes_with_them) {
+  const DrivingOnDisk disk(Layout::kQueued);
+  const Provider keeps(disk.config()), brings(disk.config()), stale(disk.config()),
+      forgets(disk.config()), zeros(disk.config());
+  const size_t n = 16384;
+  const std::vector<float> none(n);
+  std::vector<float> last = none, before_last = none;
+  bool differs = false;
+  for (uint32_t i = 0; i < 12; ++i) {
+    const Frame f = frame_of(i);
+    const uint32_t flags = i == 0 ? OUTRIDER_DRIVING_RESET : 0;
+    const auto kept = ask(driving_of(keeps), f, flags).outputs;
+    ASSERT_EQ(ask(driving_of(brings), f, flags, &last).outputs, kept) << i;
+    differs |= ask(driving_of(stale), f, flags, &before_last).outputs != kept;
+    driving_of(forgets)->forget_hidden(driving_of(forgets)->self);
+    ASSERT_EQ(ask(driving_of(zeros), f, flags, &none).outputs,
+              ask(driving_of(forgets), f, flags).outputs)
+        << i;
+    before_last =
+        std::exchange(last, std::vector<float>(kept.begin() + 2066, kept.begin() + 18450));
+  }
+  EXPECT_TRUE(differs) << "what was brought is what was pushed";
+  // A reset clears the queues and the kept state, not what is brought along.
+  for (uint32_t i = 0; i < 8; ++i) {
+    const uint32_t flags = i == 0 ? OUTRIDER_DRIVING_RESET : 0;
+    const auto without = ask(driving_of(keeps), frame_of(i), flags).outputs;
+    const auto with = ask(driving_of(brings), frame_of(i), flags, i == 0 ? &last : nullptr).outputs;
+    EXPECT_EQ(with == without, i % 4 != 3) << i << ": seen every fourth frame, as any hidden state";
+  }
+  std::vector<float> short_hidden(n - 1);
+  const Answered refused = ask(driving_of(brings), frame_of(9), 0, &short_hidden);
+  EXPECT_EQ(refused.answer.status, uint32_t{OUTRIDER_DRIVING_BAD_SHAPE});
 }
 
 TEST(DrivingFrames, ports_and_frames_share_one_history) {
@@ -393,8 +438,10 @@ TEST(DrivingHotPath, a_tick_takes_no_heap_no_lock_and_writes_nothing) {
     void* self = p.get()->self;
     const uint32_t image = p.port("new_img"), plan = p.port("plan"), action = p.port("action");
     std::vector<float> packed(12, 0.0f), out(495);
-    outrider_driving_frame_v1 frame{sizeof frame,   OUTRIDER_DRIVING_RESET, f.image.data(),
-                                    f.image.size(), packed.data(),          48};
+    outrider_driving_frame_v1 frame{sizeof frame,   OUTRIDER_DRIVING_RESET,
+                                    f.image.data(), f.image.size(),
+                                    packed.data(),  48,
+                                    nullptr,        0};
     outrider_driving_answer_v1 answer{};
     answer.struct_size = sizeof answer;
     uint64_t written = 0;

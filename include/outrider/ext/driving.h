@@ -30,6 +30,12 @@ typedef struct outrider_driving_frame_v1 {
   uint64_t frames_bytes;
   const void* packed; /* f32 desire, traffic_convention, action_t; at any address */
   uint64_t packed_bytes;
+  /* Absent where struct_size ends before them. f32, as many as a row of features_buffer has, at any
+   * address: the hidden state that the far end brings along, pushed in the place of the kept one,
+   * also in a frame with RESET. NULL: the kept one. Of no meaning for a graph that keeps its own
+   * state. */
+  const void* hidden;
+  uint64_t hidden_bytes;
 } outrider_driving_frame_v1;
 
 typedef struct outrider_driving_answer_v1 {

@@ -146,6 +146,14 @@ void Staging::keep_hidden(const float* hidden) noexcept {
   for (size_t i = 0; i < hidden_.size(); ++i) hidden_[i] = float_to_half(hidden[i]);
 }
 
+void Staging::take_hidden(const std::byte* hidden) noexcept {
+  for (size_t i = 0; i < hidden_.size(); ++i) {
+    float value;
+    std::memcpy(&value, hidden + i * sizeof value, sizeof value);
+    hidden_[i] = float_to_half(value);
+  }
+}
+
 void Staging::forget_hidden() noexcept {
   std::ranges::fill(hidden_, uint16_t{0});
 }

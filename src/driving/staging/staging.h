@@ -71,6 +71,9 @@ class Staging {
   void stage(const std::byte* frames, const float* desire) noexcept;
   // [hot] What an answered frame leaves for the next: its hidden range, spec.hidden.size() floats.
   void keep_hidden(const float* hidden) noexcept;
+  // [hot] The next frame pushes these, spec.feature_floats floats at any address, instead of what
+  // was kept.
+  void take_hidden(const std::byte* hidden) noexcept;
   // [hot] HELLO: the kept hidden state is zero from here on, the queues stay.
   void forget_hidden() noexcept;
   // [hot] Queues and hidden state are zero.

@@ -1,4 +1,5 @@
 // Inside a tick: inputs, the history, the graph, what is made of its outputs.
+#include <cstddef>
 #include <cstring>
 
 #include "providers/onnx/driving_runtime.h"
@@ -139,14 +140,19 @@ void DrivingRuntime::forget_hidden() noexcept {
 
 Code DrivingRuntime::frame(const outrider_driving_frame_v1* frame,
                            outrider_driving_answer_v1* answer) noexcept {
-  if (frame == nullptr || answer == nullptr || frame->struct_size < sizeof *frame ||
+  constexpr size_t kLeastBytes = offsetof(outrider_driving_frame_v1, hidden);
+  if (frame == nullptr || answer == nullptr || frame->struct_size < kLeastBytes ||
       answer->struct_size < sizeof *answer)
     return fail(Code::kInvalid, "driving frame: a struct is NULL or shorter than version 1");
   outputs_ready_ = false;
   *answer = {sizeof *answer, OUTRIDER_DRIVING_BAD_SHAPE, 0, 0, 0, nullptr};
   const size_t packed_bytes = packed_.size() * sizeof(float);
-  if (frame->frames == nullptr || frame->packed == nullptr ||
-      frame->frames_bytes != frames_.size() || frame->packed_bytes != packed_bytes) {
+  const size_t hidden_bytes = static_cast<size_t>(spec_.feature_floats) * sizeof(float);
+  const bool brings_hidden =
+      staging_ && frame->struct_size >= sizeof *frame && frame->hidden != nullptr;
+  if ((brings_hidden && frame->hidden_bytes != hidden_bytes) || frame->frames == nullptr ||
+      frame->packed == nullptr || frame->frames_bytes != frames_.size() ||
+      frame->packed_bytes != packed_bytes) {
     counters_.refused_inputs.fetch_add(1, std::memory_order_relaxed);
     return Code::kOk;
   }
@@ -161,6 +167,7 @@ Code DrivingRuntime::frame(const outrider_driving_frame_v1* frame,
     }
   const int64_t start_ns = clock_.now_ns();
   if ((frame->flags & OUTRIDER_DRIVING_RESET) != 0) (void)reset();
+  if (brings_hidden) staging_->take_hidden(static_cast<const std::byte*>(frame->hidden));
   std::memcpy(packed_.data(), frame->packed, packed_bytes);
   const float* desire = packed_.data();
   stage({static_cast<const std::byte*>(frame->frames), desire, desire + spec_.n_desire,
