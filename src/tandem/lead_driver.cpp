@@ -152,7 +152,8 @@ LeadDriver::Ran LeadDriver::feed(int64_t tick, Answer& out, bool compares) {
     const InputRing::Payload& payload = slot->inputs[i];
     if (payload.version != 0) code = lead_->set_input(in_[i], payload.given(), payload.bytes);
   }
-  if (code == FRT_OK) code = history_.tick(*lead_);
+  const bool staged = code == FRT_OK;
+  if (staged) code = history_.tick(*lead_);
   if (code != FRT_OK) note_failure(make_error(static_cast<Code>(code), "lead: %s", lead_->error()));
   bool sound = false;
   agreement_ = Agreement::kNotCompared;
@@ -162,6 +163,12 @@ LeadDriver::Ran LeadDriver::feed(int64_t tick, Answer& out, bool compares) {
     if (sound && compares && parts_.agree_wait_ns > 0) agreement_ = compare(*slot, out);
   }
   parts_.ring->give_back(slot);
+  // A lead that is well and has no answer to this tick: its frame was lost on the way. It goes on
+  // without it, and so do we.
+  if (staged && code == FRT_ERR_NOT_READY) {
+    fed_tick_ = tick;
+    return Ran::kNoAnswer;
+  }
   if (code != FRT_OK) return Ran::kFailed;
   if (!sound)
     note_failure(make_error(Code::kFailed,
@@ -182,7 +189,7 @@ void LeadDriver::ask(const Job& job) {
   Answer* answer = reports_.free_answer();
   if (answer == nullptr) return;
   const Ran ran = feed(job.tick, *answer, false);
-  if (ran == Ran::kGone) return;
+  if (ran == Ran::kGone || ran == Ran::kNoAnswer) return;  // nothing is said, the tick is held
   if (ran == Ran::kFailed) return reports_.report(event_of(job, EventKind::kFailed), nullptr);
   Event event = event_of(job, EventKind::kAnswer);
   event.sound = ran == Ran::kSound;
@@ -252,10 +259,8 @@ void LeadDriver::follow(const Job& job) {
   for (int64_t tick = from; tick <= until() && !reports_.stopped(); ++tick) {
     const Ran ran = feed(tick, scratch_, true);
     if (ran == Ran::kFailed) return reports_.report(event_of(job, EventKind::kFailed), nullptr);
-    if (ran == Ran::kGone) {
-      whole = false;
-      continue;
-    }
+    if (ran == Ran::kGone || ran == Ran::kNoAnswer) whole = false;
+    if (ran == Ran::kGone) continue;
     event.tick = tick;
     event.sound &= ran == Ran::kSound;
     event.took_ns = fed_ns_;

@@ -69,7 +69,7 @@ class LeadDriver {
   bool begin_following(const Job& job, int64_t& from);
   void follow(const Job& job);
   void ping(const Job& job);
-  enum class Ran : uint8_t { kSound, kUnsound, kFailed, kGone };
+  enum class Ran : uint8_t { kSound, kUnsound, kNoAnswer, kFailed, kGone };
   Ran feed(int64_t tick, Answer& out, bool compares);  // one tick of the lead
   Agreement compare(InputRing::Slot& slot, const Answer& answer);
   void note_failure(const Error& error);

@@ -134,6 +134,30 @@ TEST(TandemWorker, a_lead_that_hangs_keeps_its_own_thread_and_nothing_else) {
   EXPECT_EQ(pair.runner->state().leader, Leader::kStandby);
 }
 
+// A link that may lose a frame says "not ready" for it and is well.
+TEST(TandemWorker, a_lead_without_an_answer_to_one_tick_costs_that_tick_and_no_link) {
+  Pair pair(quick());
+  ASSERT_TRUE(pair.until(Leader::kLead));
+  const Limits limits = quick();
+  for (int64_t i = 0; i <= limits.settling_ticks + limits.proving_ticks; ++i)
+    ASSERT_EQ(pair.tick(true), 0);
+  ASSERT_EQ(pair.runner->state().leader, Leader::kLead);
+  const Counts before = pair.runner->state().counts;
+  pair.lead.now.code = FRT_ERR_NOT_READY;
+  ASSERT_EQ(pair.tick(true), 0);
+  EXPECT_EQ(pair.runner->state().phase, Phase::kHolding);
+  pair.lead.now.code = 0;
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(pair.tick(true), 0);
+  EXPECT_EQ(pair.runner->state().phase, Phase::kLeading);
+  EXPECT_EQ(pair.runner->state().counts.held, before.held + 1);
+  EXPECT_EQ(pair.runner->state().counts.losses, before.losses);
+  EXPECT_EQ(pair.runner->state().counts.handovers, before.handovers);
+  // One that has none for good is lost like a silent one.
+  pair.lead.now.code = FRT_ERR_NOT_READY;
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(pair.tick(true), 0);
+  EXPECT_EQ(pair.runner->state().leader, Leader::kStandby);
+}
+
 // Keep-alive: a lead that knows whether its far end is there is asked that, and runs nothing.
 TEST(TandemWorker, a_waiting_lead_is_asked_whether_it_is_there_without_running_it) {
   Limits limits = quick();

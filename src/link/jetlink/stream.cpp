@@ -83,9 +83,8 @@ Got Stream::read(Message& out, int64_t deadline_ns) {
   return Got::kMessage;
 }
 
-Io Stream::send(Type type, uint32_t seq, std::span<const Piece> payload, int64_t deadline_ns) {
-  if (broken_send_) return Io::kBroken;
-  constexpr size_t kMostPieces = 6;
+void Stream::frame(Type type, uint32_t seq, std::span<const Piece> payload,
+                   Framed& out) const noexcept {
   OUTRIDER_ASSERT(payload.size() <= kMostPieces);
   Header header;
   header.version = version_ == 0 ? kVersion3 : version_;
@@ -96,14 +95,18 @@ Io Stream::send(Type type, uint32_t seq, std::span<const Piece> payload, int64_t
   OUTRIDER_ASSERT(length <= kMaxPayloadBytes);
   header.length = static_cast<uint32_t>(length);
   const uint32_t pad = add_pad(header, transport_->facts().pad_grid_bytes);
-  std::array<std::byte, kHeaderBytes> head;
-  encode_header(header, head);
-  std::array<Piece, kMostPieces + 2> pieces;
-  size_t n = 0;
-  pieces[n++] = head;
-  for (const Piece& piece : payload) pieces[n++] = piece;
-  if (pad > 0) pieces[n++] = std::span(kZeros).first(pad);
-  const Moved moved = transport_->send(std::span(pieces).first(n), deadline_ns);
+  encode_header(header, out.head);
+  out.n = 0;
+  out.parts[out.n++] = out.head;
+  for (const Piece& piece : payload) out.parts[out.n++] = piece;
+  if (pad > 0) out.parts[out.n++] = std::span(kZeros).first(pad);
+}
+
+Io Stream::send(Type type, uint32_t seq, std::span<const Piece> payload, int64_t deadline_ns) {
+  if (broken_send_) return Io::kBroken;
+  Framed message;
+  frame(type, seq, payload, message);
+  const Moved moved = transport_->send(message.all(), deadline_ns);
   if (moved.io != Io::kDone && moved.bytes > 0) broken_send_ = true;
   return moved.io;
 }

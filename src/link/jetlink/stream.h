@@ -1,6 +1,7 @@
 // Messages over a Transport: reads with bounded memory, keeps what a deadline left behind, latches
 // the first thing that is none, writes each message as one vectored write.
 #pragma once
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -31,6 +32,17 @@ class Stream {
   // [hot] Appends the padding. A deadline that passes in the middle breaks the stream for good.
   // One thread at a time.
   Io send(Type type, uint32_t seq, std::span<const Piece> payload, int64_t deadline_ns);
+
+  // [hot] One message as it would be sent: head, payload, padding. The views are valid as long as
+  // this and the payload are.
+  static constexpr size_t kMostPieces = 6;  // of a payload
+  struct Framed {
+    std::array<std::byte, kHeaderBytes> head;
+    std::array<Piece, kMostPieces + 2> parts;
+    size_t n = 0;
+    std::span<const Piece> all() const { return std::span(parts).first(n); }
+  };
+  void frame(Type type, uint32_t seq, std::span<const Piece> payload, Framed& out) const noexcept;
 
   uint16_t version() const { return version_; }  // 0: nothing was read yet
   bool desynced() const { return desynced_; }

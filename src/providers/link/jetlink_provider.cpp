@@ -73,6 +73,8 @@ uint64_t status_read(void* self, outrider_counter_v1* out, uint64_t capacity) {
                                {"reconnects", &c.reconnects},
                                {"dial_failures", &c.dial_failures},
                                {"uploads", &c.uploads},
+                               {"frames_by_datagram", &c.frames_by_datagram},
+                               {"frames_held", &c.frames_held},
                                {"frames_lost", &c.frames_lost},
                                {"lost_cable", lost(Loss::kCable)},
                                {"lost_host", lost(Loss::kHost)},

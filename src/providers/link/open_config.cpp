@@ -20,6 +20,8 @@ constexpr RemoteKey kKeys[] = {
     {"build_ms", false, "900000", "a whole number from 1 to 3600000, with dialect \"jetlink\""},
     {"frame_skip", false, "4", "a whole number from 1 to 64, with dialect \"jetlink\""},
     {"desire", false, "\"level\"", "\"level\" or \"pulse\", with dialect \"jetlink\""},
+    {"datagrams", false, "\"auto\"", "\"auto\" or \"off\", with dialect \"jetlink\""},
+    {"hold_ms", false, "46", "a whole number from 1 to 600000, with dialect \"jetlink\""},
 };
 
 const RemoteKey* find_key(const std::string& name) {
@@ -58,7 +60,7 @@ Result<void> read_text(const Json& json, const char* key, std::string& out) {
 
 // Keys that mean nothing in the chosen dialect are refused, not ignored.
 Result<void> check_dialect(const Json& json, const RemoteConfig& config) {
-  for (const char* key : {"build_ms", "frame_skip", "desire"})
+  for (const char* key : {"build_ms", "frame_skip", "desire", "datagrams", "hold_ms"})
     if (!config.jetlink && json.find(key) != nullptr) return wrong(key, json.find(key));
   if (config.jetlink && !config.key_file.empty())
     return make_error(Code::kInvalid,
@@ -82,25 +84,29 @@ Result<RemoteConfig> read_remote_config(const Json& json) {
                       printable(member.name).c_str(), all.c_str());
   }
   RemoteConfig out;
-  std::string plan = "mirror", dialect = "outrider", desire = "level";
+  std::string plan = "mirror", dialect = "outrider", desire = "level", datagrams = "auto";
   OUTRIDER_TRY(read_text(json, "endpoint", out.endpoint));
   OUTRIDER_TRY(read_text(json, "model", out.model));
   OUTRIDER_TRY(read_text(json, "key_file", out.key_file));
   OUTRIDER_TRY(read_text(json, "plan", plan));
   OUTRIDER_TRY(read_text(json, "dialect", dialect));
   OUTRIDER_TRY(read_text(json, "desire", desire));
+  OUTRIDER_TRY(read_text(json, "datagrams", datagrams));
   constexpr int64_t kMostMs = 600'000;
   OUTRIDER_TRY(read_count(json, "deadline_ms", kMostMs, out.deadline_ms));
   OUTRIDER_TRY(read_count(json, "connect_ms", kMostMs, out.connect_ms));
   OUTRIDER_TRY(read_count(json, "build_ms", 3'600'000, out.build_ms));
   OUTRIDER_TRY(read_count(json, "frame_skip", 64, out.frame_skip));
+  OUTRIDER_TRY(read_count(json, "hold_ms", kMostMs, out.hold_ms));
   if (out.model.size() > 255) return wrong("model", json.find("model"));
   if (plan != "mirror" && plan != "send_receive") return wrong("plan", json.find("plan"));
   out.send_receive = plan == "send_receive";
   if (dialect != "outrider" && dialect != "jetlink") return wrong("dialect", json.find("dialect"));
   if (desire != "level" && desire != "pulse") return wrong("desire", json.find("desire"));
+  if (datagrams != "auto" && datagrams != "off") return wrong("datagrams", json.find("datagrams"));
   out.jetlink = dialect == "jetlink";
   out.pulse = desire == "pulse";
+  out.datagrams = datagrams == "auto";
   OUTRIDER_TRY(check_dialect(json, out));
   auto endpoint = link::parse_endpoint(out.endpoint);
   if (!endpoint) return endpoint.error();

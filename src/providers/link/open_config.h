@@ -17,7 +17,9 @@ struct RemoteConfig {
   bool jetlink = false;
   int64_t build_ms = 900'000;  // until the host's model is ready: upload and build
   int64_t frame_skip = 4;
-  bool pulse = false;  // "desire" is a pulse already
+  bool pulse = false;     // "desire" is a pulse already
+  bool datagrams = true;  // an offer of frame datagrams is taken
+  int64_t hold_ms = 46;   // a frame that went that way is given up after so long
 };
 
 // One row per key: what `inspect` and the documentation list.

@@ -1,7 +1,12 @@
 // The device's end against a far end that is played by hand, and against the real server.
 #include "link/jetlink/client/client.h"
 
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
 #include "link/jetlink/client/device.h"
+#include "link/jetlink/datagram.h"
 #include "link/jetlink/scripted.h"
 #include "link/transport/loopback.h"
 
@@ -304,8 +309,8 @@ TEST(JetlinkClient, of_all_messages_only_a_hello_that_is_an_object_or_empty_is_o
 
 class JetlinkDevice : public JetlinkServer {
  protected:
+  DeviceConfig config;
   Result<std::unique_ptr<Device>> open(const std::string& of, int64_t deadline_ms = 1000) {
-    DeviceConfig config;
     config.model = of;
     config.deadline_ns = deadline_ms * 1'000'000;
     config.connect_ns = 2 * kSecond;
@@ -431,7 +436,6 @@ TEST_F(JetlinkDevice, loses_the_link_when_a_frame_is_not_answered_in_time) {
                   message.header.seq, pieces, kForever);
     }
   });
-  DeviceConfig config;
   config.model = tiny_queued().id.sha256;
   config.deadline_ns = 50'000'000;
   auto opened = Device::open(
@@ -448,6 +452,200 @@ TEST_F(JetlinkDevice, loses_the_link_when_a_frame_is_not_answered_in_time) {
   EXPECT_NE(std::string(opened.value()->last_error()).find("deadline"), std::string::npos);
   EXPECT_EQ(opened.value()->counters().lost[static_cast<size_t>(Loss::kDeadline)], 1);
   silent.join();
+}
+
+// ---- frames as datagrams ------------------------------------------------------------------------
+
+// A host played by hand over TCP, with a UDP socket that gets the frames it offered to take.
+struct Cable {
+  Cable() : model(3), udp(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    auto listener = listen_transport(parse_endpoint("tcp://127.0.0.1:0").value());
+    auto there = connect_transport(parse_endpoint(listener.value()->endpoint()).value(),
+                                   steady_now_ns() + 5 * kSecond);
+    auto here = listener.value()->accept(steady_now_ns() + 5 * kSecond);
+    client = std::make_unique<Client>(std::move(there.value()), ClientOptions{}, clock);
+    host = std::make_unique<Stream>(std::move(here.value()), 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t n = sizeof at;
+    EXPECT_EQ(::bind(udp.get(), reinterpret_cast<sockaddr*>(&at), n), 0);
+    EXPECT_EQ(::getsockname(udp.get(), reinterpret_cast<sockaddr*>(&at), &n), 0);
+    port = ntohs(at.sin_port);
+    spec = tiny_queued();
+    spec.id = model.id;
+    sizes = sizes_of(spec).value();
+    frame.resize(sizes.warped_bytes);
+    for (size_t i = 0; i < frame.size(); ++i) frame[i] = static_cast<std::byte>(i * 7);
+    packed.assign(sizes.packed(), 0.5f);
+    assembler.begin(kToken);
+  }
+  void answer(Type type, uint32_t to, const std::string& body) {
+    const Piece pieces[] = {std::as_bytes(std::span(body))};
+    EXPECT_EQ(host->send(type, to, pieces, kForever), Io::kDone);
+  }
+  // The client says hello; the offer is in the answer, or not.
+  void hello(bool offers) {
+    HelloResp resp;
+    if (offers) {
+      resp.frame_port = port;
+      resp.frame_token = kToken;
+    }
+    answer(Type::kHelloResp, ++seq, to_json(resp));
+    const auto heard = client->hello(2 * kSecond);
+    ASSERT_TRUE(heard) << heard.error().text;
+    ASSERT_EQ(by_stream(2000).type(), Type::kHelloReq);
+  }
+  void ready() {
+    EngineResp resp;
+    resp.state = EngineState::kReady;
+    resp.sha256 = model.id.sha256;
+    resp.spec = spec;
+    answer(Type::kEngineResp, ++seq, to_json(resp));
+    const auto done = client->make_ready(model.id, "", {});
+    ASSERT_TRUE(done) << done.error().text;
+    ASSERT_EQ(by_stream(2000).type(), Type::kEngineReq);
+  }
+  uint32_t send(uint32_t id, bool may_be_lost) {
+    return seq = client->begin({id, 0}, frame, packed, kForever, may_be_lost);
+  }
+  // Type 0: nothing came.
+  Message by_stream(int64_t wait_ms) {
+    Message message;
+    if (host->read(message, steady_now_ns() + wait_ms * 1'000'000) != Got::kMessage) return {};
+    return message;
+  }
+  // One message of the UDP socket: header and payload; empty: none came.
+  std::vector<std::byte> by_datagram(int64_t wait_ms) {
+    std::vector<std::byte> datagram(65536);
+    for (;;) {
+      pollfd ready = {udp.get(), POLLIN, 0};
+      if (::poll(&ready, 1, static_cast<int>(wait_ms)) <= 0) return {};
+      const ssize_t n = ::recv(udp.get(), datagram.data(), datagram.size(), 0);
+      if (n <= 0) return {};
+      if (!assembler.take(std::span(datagram).first(static_cast<size_t>(n)))) continue;
+      const auto message = assembler.message();
+      return {message.begin(), message.end()};
+    }
+  }
+  int64_t in_ms(int64_t ms) const { return clock.now_ns() + ms * 1'000'000; }
+
+  static constexpr uint32_t kToken = 77;
+  MonotonicClock clock;
+  TestModel model;
+  ModelSpec spec;
+  Sizes sizes;
+  std::unique_ptr<Client> client;
+  std::unique_ptr<Stream> host;
+  Fd udp;
+  uint16_t port = 0;
+  uint32_t seq = 0;
+  Assembler assembler;
+  std::vector<std::byte> frame;
+  std::vector<float> packed;
+};
+
+TEST(JetlinkCable, I19_frames_that_may_be_lost_go_as_datagrams_and_carry_what_the_stream_would) {
+  Cable c;
+  ASSERT_NO_FATAL_FAILURE(c.hello(true));
+  ASSERT_NO_FATAL_FAILURE(c.ready());
+  ASSERT_TRUE(c.client->has_datagrams());
+  ASSERT_NE(c.send(1, false), 0u);
+  const Message first = c.by_stream(2000);
+  ASSERT_EQ(first.type(), Type::kInferReq) << "it may not be lost";
+  const std::vector<std::byte> body(first.payload.begin(), first.payload.end());
+  c.answer(Type::kInferResp, c.seq, Pair::reply(1));
+  ASSERT_EQ(c.client->end(c.seq, c.in_ms(2000), true), Client::Ended::kReply);
+
+  ASSERT_NE(c.send(2, true), 0u);
+  const auto message = c.by_datagram(2000);
+  Header header;
+  ASSERT_GE(message.size(), kHeaderBytes + body.size());
+  ASSERT_EQ(decode_header(message, header), HeaderState::kGood);
+  EXPECT_EQ(header.version, kVersion3);
+  EXPECT_EQ(header.type, static_cast<uint16_t>(Type::kInferReq));
+  EXPECT_EQ(header.seq, c.seq);
+  ASSERT_EQ(header.length, body.size());
+  EXPECT_EQ(std::memcmp(message.data() + kHeaderBytes + 4, body.data() + 4, body.size() - 4), 0)
+      << "but for the number of the frame the same bytes";
+  EXPECT_EQ(c.by_stream(50).header.type, 0) << "nothing else went by the stream";
+  c.answer(Type::kInferResp, c.seq, Pair::reply(2));
+  EXPECT_EQ(c.client->end(c.seq, c.in_ms(2000), true), Client::Ended::kReply);
+  EXPECT_EQ(c.client->outputs()[0], 2);
+}
+
+TEST(JetlinkCable, I19_a_frame_that_is_lost_costs_that_frame) {
+  Cable c;
+  ASSERT_NO_FATAL_FAILURE(c.hello(true));
+  ASSERT_NO_FATAL_FAILURE(c.ready());
+  ASSERT_NE(c.send(1, true), 0u);
+  ASSERT_FALSE(c.by_datagram(2000).empty());  // and nobody answers
+  EXPECT_EQ(c.client->end(c.seq, c.in_ms(20), true), Client::Ended::kHeld);
+  EXPECT_FALSE(c.client->dead());
+  EXPECT_EQ(c.client->frames_lost(), 0u) << "it may be late";
+  ASSERT_NE(c.send(2, true), 0u);
+  ASSERT_FALSE(c.by_datagram(2000).empty());
+  c.answer(Type::kInferResp, c.seq, Pair::reply(2));
+  EXPECT_EQ(c.client->end(c.seq, c.in_ms(2000), true), Client::Ended::kReply);
+  EXPECT_EQ(c.client->outputs()[0], 2);
+  EXPECT_EQ(c.client->frames_lost(), 1u) << "a later one was answered";
+  EXPECT_EQ(c.client->n_in_flight(), 0u);
+  // The last frame before a pause: whoever answers a ping has answered what it got.
+  ASSERT_NE(c.send(3, true), 0u);
+  EXPECT_EQ(c.client->end(c.seq, c.in_ms(20), true), Client::Ended::kHeld);
+  c.answer(Type::kPong, ++c.seq, "");
+  EXPECT_TRUE(c.client->ping(2 * kSecond));
+  EXPECT_EQ(c.client->frames_lost(), 2u);
+  EXPECT_EQ(c.client->waiting_ns(), 0) << "nothing is waited for any more";
+}
+
+TEST(JetlinkCable, a_hello_without_an_offer_turns_datagrams_off) {
+  Cable c;
+  ASSERT_NO_FATAL_FAILURE(c.hello(true));
+  ASSERT_NO_FATAL_FAILURE(c.hello(false));
+  ASSERT_NO_FATAL_FAILURE(c.ready());
+  EXPECT_FALSE(c.client->has_datagrams());
+  ASSERT_NE(c.send(1, true), 0u);
+  EXPECT_EQ(c.by_stream(2000).type(), Type::kInferReq);
+}
+
+TEST(JetlinkCable, a_port_where_nobody_listens_ends_the_link) {
+  Cable c;
+  ASSERT_NO_FATAL_FAILURE(c.hello(true));
+  ASSERT_NO_FATAL_FAILURE(c.ready());
+  c.udp = Fd();
+  for (uint32_t i = 1; i < 8 && !c.client->dead(); ++i) {
+    if (c.send(i, true) == 0) break;
+    c.client->end(c.seq, c.in_ms(20), true);
+  }
+  EXPECT_TRUE(c.client->dead());
+  EXPECT_EQ(c.client->loss(), Loss::kHost) << c.client->reason();
+}
+
+TEST_F(JetlinkDevice, sends_frames_as_datagrams_but_those_that_begin_a_history) {
+  stop();
+  options.datagrams_everywhere = true;
+  start();
+  for (const bool datagrams : {true, false}) {
+    config.datagrams = datagrams;
+    config.hold_ns = 2 * kSecond;
+    auto opened = open(file_of(model));
+    ASSERT_TRUE(opened) << opened.error().text;
+    Device& device = *opened.value();
+    stage(device, 5);
+    for (int i = 1; i < 5; ++i) {
+      ASSERT_EQ(device.infer(), Code::kOk) << device.last_error();
+      EXPECT_EQ(outputs(device)[0], static_cast<float>(i));
+      EXPECT_EQ(outputs(device)[2], 5);
+    }
+    EXPECT_EQ(device.counters().frames_by_datagram, datagrams ? 3 : 0);
+    device.reset();
+    ASSERT_EQ(device.infer(), Code::kOk);
+    EXPECT_EQ(outputs(device)[0], 1);
+    EXPECT_EQ(device.counters().frames_by_datagram, datagrams ? 3 : 0);
+    EXPECT_EQ(device.counters().frames_lost, 0);
+    EXPECT_EQ(device.counters().failed_frames, 0);
+  }
 }
 
 TEST_F(JetlinkDevice, refuses_inputs_as_a_local_graph_does) {

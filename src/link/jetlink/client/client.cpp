@@ -1,10 +1,12 @@
 #include "link/jetlink/client/client.h"
 
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 
 #include "base/input_file.h"
+#include "base/log.h"
 #include "base/printable.h"
 
 namespace outrider::link::jetlink {
@@ -161,7 +163,20 @@ Result<HelloResp> Client::hello(int64_t wait_ns) {
     die(Loss::kProtocol, "HELLO_RESP: %s", hello.error().text);
     return dead_error();
   }
+  take_offer(hello.value());
   return hello;
+}
+
+// A host whose datagrams cannot be reached gets its frames by the stream, as any other.
+void Client::take_offer(const HelloResp& hello) {
+  sender_.reset();
+  if (!options_.datagrams || options_.version != kVersion3 || hello.frame_port == 0) return;
+  auto sender =
+      FrameSender::open(stream_.transport().facts().peer, hello.frame_port, hello.frame_token);
+  if (sender)
+    sender_.emplace(std::move(sender.value()));
+  else
+    log_line(LogLevel::kWarn, "jetlink: %s; frames go by the stream", sender.error().text);
 }
 
 Result<void> Client::ping(int64_t wait_ns) {
@@ -170,7 +185,11 @@ Result<void> Client::ping(int64_t wait_ns) {
   if (!seq) return seq.error();
   Message message;
   bool late = false;
-  if (expect(Type::kPong, seq.value(), deadline_ns, message, late)) return {};
+  if (expect(Type::kPong, seq.value(), deadline_ns, message, late)) {
+    frames_lost_ += n_flight_;
+    n_flight_ = 0;
+    return {};
+  }
   if (late) die(Loss::kDeadline, "no answer to a ping in time");
   return dead_error();
 }
@@ -322,7 +341,8 @@ int64_t Client::waiting_ns() const noexcept {
 }
 
 uint32_t Client::begin(const FrameHead& head, std::span<const std::byte> warped,
-                       std::span<const float> packed, int64_t deadline_ns) noexcept {
+                       std::span<const float> packed, int64_t deadline_ns,
+                       bool may_be_lost) noexcept {
   if (dead() || n_flight_ == kMaxInFlight) return 0;
   std::array<std::byte, kFrameHeadBytes> bytes;
   encode(head, bytes);
@@ -330,8 +350,15 @@ uint32_t Client::begin(const FrameHead& head, std::span<const std::byte> warped,
   const Piece pieces[] = {bytes, warped, std::as_bytes(packed),
                           std::as_bytes(std::span(prev_feat_))};
   const int64_t sent_ns = clock_->now_ns();
-  const Io io = stream_.send(Type::kInferReq, seq, pieces, deadline_ns);
-  if (io != Io::kDone) {
+  if (may_be_lost && sender_) {
+    Stream::Framed message;
+    stream_.frame(Type::kInferReq, seq, pieces, message);
+    if (!sender_->send(seq, message.all())) {
+      die(Loss::kHost, "nobody takes frame datagrams (%s)", std::strerror(errno));
+      return 0;
+    }
+  } else if (const Io io = stream_.send(Type::kInferReq, seq, pieces, deadline_ns);
+             io != Io::kDone) {
     die(loss_of(io), "the host does not take the frame (%s)", io_name(io));
     return 0;
   }

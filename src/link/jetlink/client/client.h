@@ -7,10 +7,12 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "link/jetlink/client/frame_sender.h"
 #include "link/jetlink/payloads.h"
 #include "link/jetlink/stream.h"
 
@@ -29,6 +31,7 @@ const char* loss_name(Loss loss);
 struct ClientOptions {
   std::string name = "outrider", kind = "tcp";
   uint16_t version = kVersion3;
+  bool datagrams = true;  // an offer of frame datagrams is taken
 };
 
 // How long make_ready() waits, and who hears of it.
@@ -43,7 +46,8 @@ class Client {
   Client(std::unique_ptr<Transport> transport, const ClientOptions& options, const Clock& clock);
 
   // [setup] Errors: kDevice (the link is dead: loss() and the line say why), else what the host
-  // answered. Waits are those of the protocol unless given.
+  // answered. Waits are those of the protocol unless given. A host that answers a ping has answered
+  // every frame it got: what is in flight then was lost.
   Result<HelloResp> hello(int64_t wait_ns = kHelloNs);
   Result<void> ping(int64_t wait_ns = kPingNs);
   Result<std::string> state(int64_t wait_ns = kStateNs);  // the JSON of STATE_RESP
@@ -59,9 +63,12 @@ class Client {
   const Sizes& sizes() const { return sizes_; }  // of the model that is ready
 
   // [hot] One frame on its way. `packed` is Sizes::packed() floats. The number of the message, or
-  // 0: the link is dead, or kMaxInFlight frames are unanswered.
+  // 0: the link is dead, or kMaxInFlight frames are unanswered. `may_be_lost`: the caller can do
+  // without an answer, so it goes as datagrams where the host offered them; end() it with a hold.
   uint32_t begin(const FrameHead& head, std::span<const std::byte> warped,
-                 std::span<const float> packed, int64_t deadline_ns) noexcept;
+                 std::span<const float> packed, int64_t deadline_ns,
+                 bool may_be_lost = false) noexcept;
+  bool has_datagrams() const { return sender_.has_value(); }
   enum class Ended : uint8_t { kReply, kHeld, kDead };
   // [hot] Waits for its reply. At `until_ns` the link is dead, or, with `hold`, kHeld: the reply is
   // then read by a later call.
@@ -101,6 +108,7 @@ class Client {
   Result<Json> answer(Type type, uint32_t seq, int64_t deadline_ns, const char* what);
   bool serve(const Message& message) noexcept;
   bool take_reply(const Message& message) noexcept;
+  void take_offer(const HelloResp& hello);
   void forget_frames() noexcept;
   Result<void> upload(const ModelId& id, const std::string& path, const ReadyWait& wait);
   Result<void> await_ready(const ModelId& id, bool can_upload, int64_t deadline_ns,
@@ -109,6 +117,7 @@ class Client {
   ClientOptions options_;
   const Clock* clock_;
   Stream stream_;
+  std::optional<FrameSender> sender_;
   uint32_t seq_ = 0, unanswered_ = 0;  // the LEAVE that an older host may answer with ERROR
   EngineResp engine_;
   std::string wanted_;

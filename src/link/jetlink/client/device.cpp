@@ -54,6 +54,7 @@ Result<std::unique_ptr<Client>> Device::say_hello(uint16_t version, int64_t dead
   ClientOptions options;
   options.name = config_.name;
   options.version = version;
+  options.datagrams = config_.datagrams;
   auto client = std::make_unique<Client>(std::move(transport.value()), options, *clock_);
   auto answer = client->hello(std::max<int64_t>(deadline_ns - clock_->now_ns(), 1));
   if (!answer) return answer.error();
@@ -187,6 +188,7 @@ Code Device::lost() noexcept {
 
 // Token and connection; a code other than kOk: give up, the token is not held.
 Code Device::begin(int64_t deadline_ns) noexcept {
+  held_ = false;
   if (!connected()) return fail(Code::kDevice, "link: %s; it is dialled again", lost_text_);
   if (!take_token(deadline_ns)) return fail(Code::kDevice, "link: deadline: the link is busy");
   if (connected()) return Code::kOk;
@@ -207,6 +209,7 @@ void Device::redial() {
   backoff_ns_ = kFirstBackoffNs;
   client_ = std::move(client.value());
   reset_next_ = true;
+  answered_ = false;
   used_ns_ = clock_->now_ns();
   ++counters_.reconnects;
   state_.store(kConnected, std::memory_order_release);
@@ -217,7 +220,7 @@ void Device::upkeep() {
   if (!take_token(clock_->now_ns())) return;
   if (!connected()) {
     redial();
-  } else if (client_->n_in_flight() == 0 && clock_->now_ns() - used_ns_ >= kKeepaliveNs) {
+  } else if (open_seq_ == 0 && clock_->now_ns() - used_ns_ >= kKeepaliveNs) {
     used_ns_ = clock_->now_ns();
     if (!client_->ping(kKeepaliveWaitNs)) note_loss();
   }
@@ -313,19 +316,33 @@ Code Device::send_frame(int64_t deadline_ns) noexcept {
     pulse_->step(desire_, pulse);
   sent_ns_ = clock_->now_ns();
   const FrameHead head{++frame_id_, reset_next_ ? kResetQueues : 0};
-  open_seq_ = client_->begin(head, warped_, packed_, deadline_ns);
+  may_be_lost_ = answered_ && !reset_next_ && client_->has_datagrams();
+  open_seq_ = client_->begin(head, warped_, packed_, deadline_ns, may_be_lost_);
   if (open_seq_ == 0 && client_->dead()) return lost();
   if (open_seq_ == 0)
     return fail(Code::kNotReady, "infer: %zu frames are unanswered; receive one first",
                 client_->n_in_flight());
   reset_next_ = false;
+  if (may_be_lost_) ++counters_.frames_by_datagram;
   return Code::kOk;
 }
 
 Code Device::receive_frame(int64_t deadline_ns) noexcept {
-  const Client::Ended ended = client_->end(open_seq_, deadline_ns, false);
+  const int64_t until_ns =
+      may_be_lost_ ? std::min(deadline_ns, sent_ns_ + config_.hold_ns) : deadline_ns;
+  const Client::Ended ended = client_->end(open_seq_, until_ns, may_be_lost_);
   open_seq_ = 0;
   used_ns_ = clock_->now_ns();
+  counters_.frames_lost.store(static_cast<int64_t>(client_->frames_lost()),
+                              std::memory_order_relaxed);
+  held_ = ended == Client::Ended::kHeld;
+  if (held_) {
+    ++counters_.frames_held;
+    return fail(Code::kNotReady,
+                "link: frame %u has no answer after %lld ms: lost on its way, or late; the link is "
+                "well",
+                frame_id_, static_cast<long long>((until_ns - sent_ns_) / 1'000'000));
+  }
   if (ended != Client::Ended::kReply) {
     client_->transport().shut();
     return lost();
@@ -337,11 +354,18 @@ Code Device::receive_frame(int64_t deadline_ns) noexcept {
   counters_.ns_host.store(int64_t{reply.total_us} * 1000, std::memory_order_relaxed);
   counters_.ns_run.store(int64_t{reply.gpu_us} * 1000, std::memory_order_relaxed);
   counters_.ns_queue.store(int64_t{reply.queue_us} * 1000, std::memory_order_relaxed);
-  counters_.frames_lost.store(static_cast<int64_t>(client_->frames_lost()),
-                              std::memory_order_relaxed);
   outputs_ready_ = true;
+  answered_ = true;
   error_[0] = '\0';
   return Code::kOk;
+}
+
+// A frame without an answer is none that failed.
+void Device::count(Code code) noexcept {
+  if (code == Code::kOk)
+    ++counters_.frames;
+  else if (code != Code::kNotReady || !held_)
+    ++counters_.failed_frames;
 }
 
 Code Device::try_frame(int64_t deadline_ns) noexcept {
@@ -368,7 +392,7 @@ Code Device::infer() noexcept {
     pulse_->reset();
     if (connected()) code = try_frame(deadline_ns);
   }
-  ++(code == Code::kOk ? counters_.frames : counters_.failed_frames);
+  count(code);
   return code;
 }
 
@@ -391,7 +415,7 @@ Code Device::receive() noexcept {
       code = receive_frame(deadline_ns);
     give_token();
   }
-  ++(code == Code::kOk ? counters_.frames : counters_.failed_frames);
+  count(code);
   return code;
 }
 

@@ -26,6 +26,10 @@ struct DeviceConfig {
   int64_t ready_ns = 900'000'000'000;  // until the model is ready: upload and build
   uint32_t frame_skip = kDefaultFrameSkip;
   bool pulse = false;  // "desire" is a pulse already; else a level of which the pulse is made
+  // Frames as datagrams where the host offers them: all but the first of a connection and those
+  // that reset. Such a frame is given up after `hold_ns`, and the link stays.
+  bool datagrams = true;
+  int64_t hold_ns = 46'000'000;
   std::string name = "outrider";
 };
 inline constexpr int64_t kKeepaliveNs = 10'000'000'000, kKeepaliveWaitNs = 2'000'000'000;
@@ -40,7 +44,8 @@ struct DevicePort {
 
 struct DeviceCounters {
   std::atomic<int64_t> frames{0}, failed_frames{0}, refused_inputs{0}, resets{0}, connects{0},
-      reconnects{0}, dial_failures{0}, uploads{0}, frames_lost{0};
+      reconnects{0}, dial_failures{0}, uploads{0};
+  std::atomic<int64_t> frames_by_datagram{0}, frames_held{0}, frames_lost{0};
   std::atomic<int64_t> lost[8] = {};                                     // by Loss
   std::atomic<int64_t> ns_total{0}, ns_host{0}, ns_run{0}, ns_queue{0};  // of the last frame
 };
@@ -61,7 +66,8 @@ class Device {
   uint16_t version() const { return version_; }
 
   // [hot] Verbs. kDevice: the link failed or the deadline passed, last_error says which. An infer
-  // that follows a reset waits for a new connection when the host ended the old one.
+  // that follows a reset waits for a new connection when the host ended the old one. kNotReady of
+  // infer and receive: this frame has no answer (lost on its way, or late), the link is well.
   Code set_input(uint32_t port, const void* data, uint64_t bytes) noexcept;
   Code get_output(uint32_t port, void* out, uint64_t capacity, uint64_t* written) noexcept;
   Code reset() noexcept;
@@ -94,6 +100,7 @@ class Device {
   Code send_frame(int64_t deadline_ns) noexcept;
   Code receive_frame(int64_t deadline_ns) noexcept;
   Code try_frame(int64_t deadline_ns) noexcept;
+  void count(Code code) noexcept;
   void redial();
 
   DeviceConfig config_;
@@ -114,6 +121,9 @@ class Device {
   uint32_t frame_id_ = 0, open_seq_ = 0;
   int64_t sent_ns_ = 0;
   bool reset_next_ = true, outputs_ready_ = false;
+  bool answered_ = false;     // a frame of this connection was
+  bool may_be_lost_ = false;  // the frame that is open
+  bool held_ = false;         // the last one had no answer
 
   std::atomic<uint32_t> state_{kLost}, token_{0};
   int64_t used_ns_ = 0, next_dial_ns_ = 0, backoff_ns_ = kFirstBackoffNs;
