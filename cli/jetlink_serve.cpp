@@ -179,7 +179,8 @@ int serve_jetlink(Context& context, const Command& command, int (*wait)()) {
   jl::ServerOptions options;
   options.listen = endpoint.value();
   if (args.given("--wire")) options.version = static_cast<uint16_t>(args.integer("--wire"));
-  options.datagrams_everywhere = args.given("--frame-datagrams");
+  options.datagrams_everywhere =
+      args.given("--frame-datagrams") || env_jetlink_datagrams_any_peer();
   if (args.given("--poweroff")) options.session.power_off = power_off;
   options.fatal = [] {
     g_fatal = true;

@@ -57,6 +57,11 @@ const char* env_watchdog_pid() {
   return read("WATCHDOG_PID");
 }
 
+bool env_jetlink_datagrams_any_peer() {
+  const char* value = read("JETLINK_DATAGRAMS_ANY_PEER");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
 bool env_open_errors_to_stderr() {
   const char* value = read(kEnvOpenErrors);
   return value != nullptr && std::string_view(value) == "stderr";

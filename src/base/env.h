@@ -24,6 +24,8 @@ bool env_no_color();
 const char* env_params_root();
 const char* env_params_prefix();
 const char* env_home();
+// A Jetlink server's test switch: JETLINK_DATAGRAMS_ANY_PEER is 1.
+bool env_jetlink_datagrams_any_peer();
 // What a service manager hands to a service: NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID.
 const char* env_notify_socket();
 const char* env_watchdog_usec();

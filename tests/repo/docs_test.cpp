@@ -179,6 +179,30 @@ TEST(Docs, every_command_and_flag_they_show_exists) {
   EXPECT_GT(n_shown, 10);
 }
 
+// docs/reference/jetlink.md: what every server does, and the tests that hold it.
+TEST(Docs, every_invariant_of_the_jetlink_dialect_has_tests_that_exist) {
+  std::string tests;
+  for (const fs::path& file : files_ending({".cpp"}))
+    if (relative_name(file).rfind("tests/", 0) == 0) tests += read_text(file);
+  const std::string page = read_text(kRoot / "docs/reference/jetlink.md");
+  for (int i = 1; i <= 21; ++i) {
+    char number[4];
+    std::snprintf(number, sizeof number, "I%02d", i);
+    int n = 0;
+    for (const std::string& line : lines_of(page)) {
+      if (line.rfind(std::string("| ") + number + " |", 0) != 0) continue;
+      for (const std::string& name : all_matches(line, R"(`([A-Za-z]+\.[A-Za-z0-9_]+)`)")) {
+        ++n;
+        const size_t dot = name.find('.');
+        const std::string wanted = "(" + name.substr(0, dot) + ", " + name.substr(dot + 1) + ")";
+        EXPECT_NE(tests.find(wanted), std::string::npos) << number << " names " << name;
+        EXPECT_EQ(name.substr(dot + 1).rfind(std::string(number) + "_", 0), 0u) << name;
+      }
+    }
+    EXPECT_GE(n, 1) << number << " has no test in docs/reference/jetlink.md";
+  }
+}
+
 TEST(Repo, speaks_of_the_project_alone) {
   // Each is written in two halves, so that this file does not name what it forbids.
   const std::vector<std::string> words = {

@@ -1,6 +1,8 @@
 #include "link/jetlink/datagram.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/assert.h"
 #include "link/jetlink/wire.h"
@@ -9,15 +11,6 @@ namespace outrider::link::jetlink {
 namespace {
 
 constexpr uint32_t kMaxTotal = kHeaderBytes + kMaxPayloadBytes + kGadgetGrid;
-
-// Index of the piece that begins at `offset`; n_pieces(total) when none does.
-uint32_t index_of(uint32_t total, uint32_t offset) noexcept {
-  const uint32_t n = n_pieces(total), small = total / n, n_large = total % n;
-  const uint64_t edge = uint64_t{n_large} * (small + 1);
-  if (offset < edge) return offset % (small + 1) == 0 ? offset / (small + 1) : n;
-  const auto rest = static_cast<uint32_t>(offset - edge);
-  return rest % small == 0 && rest / small < n - n_large ? n_large + rest / small : n;
-}
 
 }  // namespace
 
@@ -48,6 +41,7 @@ void Assembler::begin(uint32_t token) {
   token_ = token;
   open_ = false;
   last_done_ = 0;
+  have_.reserve(kMostRanges);
 }
 
 bool Assembler::drop() {
@@ -55,20 +49,34 @@ bool Assembler::drop() {
   return false;
 }
 
-// The first piece of a message that is newer than what there was.
-bool Assembler::start(const PieceHead& head, std::span<const std::byte> piece) {
-  if (head.total < kHeaderBytes || head.total > kMaxTotal) return false;
-  const uint32_t index = index_of(head.total, head.offset);
-  if (index >= n_pieces(head.total) || piece.size() != piece_range(head.total, index).bytes)
+// False: some of it is there already, or there are too many gaps.
+bool Assembler::place(Range piece) {
+  const auto after = std::ranges::upper_bound(have_, piece.begin, {}, &Range::begin);
+  const bool is_first = after == have_.begin(), is_last = after == have_.end();
+  if (!is_last && after->begin < piece.end) return false;
+  if (!is_first && std::prev(after)->end > piece.begin) return false;
+  const bool joins_before = !is_first && std::prev(after)->end == piece.begin;
+  const bool joins_after = !is_last && after->begin == piece.end;
+  if (joins_before) std::prev(after)->end = joins_after ? after->end : piece.end;
+  if (joins_before && joins_after)
+    have_.erase(after);
+  else if (joins_after)
+    after->begin = piece.begin;
+  else if (!joins_before && have_.size() == kMostRanges)
     return false;
+  else if (!joins_before)
+    have_.insert(after, piece);
+  return true;
+}
+
+// The first piece of a message that is newer than what there was.
+void Assembler::start(const PieceHead& head) {
   if (open_) ++abandoned_;
   if (buffer_.size() < head.total) buffer_.resize(head.total);
-  have_.assign(n_pieces(head.total), false);
+  have_.clear();
   seq_ = head.seq;
   total_ = head.total;
-  n_have_ = 0;
   open_ = true;
-  return true;
 }
 
 bool Assembler::take(std::span<const std::byte> datagram) {
@@ -77,17 +85,17 @@ bool Assembler::take(std::span<const std::byte> datagram) {
   const std::span<const std::byte> piece = datagram.subspan(kPieceHeadBytes);
   if (head.magic != kDatagramMagic || token_ == 0 || head.token != token_) return drop();
   if (!is_newer(head.seq, last_done_)) return drop();
+  if (head.total < kHeaderBytes || head.total > kMaxTotal) return drop();
+  if (head.offset >= head.total || piece.size() > head.total - head.offset) return drop();
   if (!open_ || head.seq != seq_) {
     if (open_ && !is_newer(head.seq, seq_)) return drop();
-    if (!start(head, piece)) return drop();
+    start(head);
   }
   if (head.total != total_) return drop();
-  const uint32_t index = index_of(total_, head.offset);
-  if (index >= have_.size() || piece.size() != piece_range(total_, index).bytes || have_[index])
-    return drop();
+  const auto end = static_cast<uint32_t>(head.offset + piece.size());
+  if (!place({head.offset, end})) return drop();
   std::memcpy(buffer_.data() + head.offset, piece.data(), piece.size());
-  have_[index] = true;
-  if (++n_have_ < have_.size()) return false;
+  if (have_.front().begin != 0 || have_.front().end != total_) return false;
   open_ = false;
   last_done_ = seq_;
   // What the pieces add up to must be one message and nothing else.

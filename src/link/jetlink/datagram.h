@@ -29,9 +29,12 @@ uint32_t n_pieces(uint32_t total) noexcept;
 // Sizes are equal to within a byte, larger ones first. `index` < n_pieces(total).
 PieceRange piece_range(uint32_t total, uint32_t index) noexcept;
 
-// Puts the pieces of one message at a time together. Memory: the largest message there was.
+// Puts the pieces of one message at a time together. Where it was cut is the sender's business:
+// pieces must lie inside the message and none over another. Memory: the largest message there was.
 class Assembler {
  public:
+  static constexpr size_t kMostRanges = 1024;  // stretches with gaps between them
+
   // A new session: pieces with another token are dropped from now on. 0: everything is.
   void begin(uint32_t token);
   // [hot] One datagram. True: message() is complete; call it before the next datagram.
@@ -43,13 +46,16 @@ class Assembler {
   uint64_t abandoned() const { return abandoned_; }  // messages a newer one replaced
 
  private:
+  struct Range {
+    uint32_t begin = 0, end = 0;
+  };
   bool drop();
-  bool start(const PieceHead& head, std::span<const std::byte> piece);
+  void start(const PieceHead& head);
+  bool place(Range piece);
 
   std::vector<std::byte> buffer_;
-  std::vector<bool> have_;  // per piece
+  std::vector<Range> have_;  // in order; none touches the next
   uint32_t token_ = 0, seq_ = 0, total_ = 0, last_done_ = 0;
-  uint32_t n_have_ = 0;
   bool open_ = false;
   uint64_t dropped_ = 0, abandoned_ = 0;
 };

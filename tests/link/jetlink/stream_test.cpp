@@ -137,7 +137,7 @@ TEST(JetlinkStream, takes_no_memory_for_a_length_whose_bytes_do_not_come) {
   EXPECT_LE(at.largest, 256u << 10) << "the buffer did not grow to 16 MiB";
 }
 
-TEST(JetlinkStream, reads_what_a_gadget_pads_without_a_flag) {
+TEST(JetlinkStream, I02_reads_what_a_gadget_pads_without_a_flag) {
   std::vector<std::byte> all;
   for (uint32_t seq = 1; seq < 4; ++seq)
     append(all, bytes_of({3, 8, seq, 0, seq * 9000}, kGadgetGrid));

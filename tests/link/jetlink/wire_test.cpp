@@ -88,7 +88,7 @@ TEST(JetlinkPad, is_one_byte_where_a_message_would_end_on_the_multiple) {
   }
 }
 
-TEST(JetlinkPad, of_a_gadget_fills_up_the_grid_and_sets_no_flag) {
+TEST(JetlinkPad, I02_of_a_gadget_fills_up_the_grid_and_sets_no_flag) {
   for (const uint32_t length : {0u, 1u, 16351u, 16352u, 16353u, 393272u}) {
     Header header{3, 8, 1, 0, length};
     const uint32_t pad = add_pad(header, kGadgetGrid);
