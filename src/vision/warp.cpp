@@ -1,5 +1,6 @@
 #include "vision/warp.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <new>
@@ -55,7 +56,9 @@ struct CameraWarp::Plan {
   size_t rows = 0, columns = 0;  // of a plane
   size_t pitch = 0;              // columns, up to a multiple of kWarpLanes
   Matrix3 transform{};
+  bool is_computed = false;  // `byte` and `fraction` are those of `transform`
   int64_t n_computed = 0;
+  WarpLine luma{}, chroma{};
   std::vector<uint32_t> byte;          // [rows][kSegments][pitch]
   std::vector<WarpFraction> fraction;  // the same, bilinear only
 
@@ -63,10 +66,13 @@ struct CameraWarp::Plan {
   uint8_t* row_of(uint8_t* planes, size_t plane, size_t r) const {
     return planes + (plane * rows + r) * columns;
   }
-  void compute() noexcept;
+  void turn(const Matrix3& to) noexcept;
   void run_line(const WarpLine& line, size_t at) noexcept;
-  void collect(const uint8_t* frame, uint8_t* planes) const noexcept;
-  void collect_blended(const uint8_t* frame, uint8_t* planes) const noexcept;
+  void compute_row(size_t r) noexcept;
+  void ask_for(const uint8_t* frame, size_t r) const noexcept;
+  void collect_row(const uint8_t* frame, uint8_t* planes, size_t r) const noexcept;
+  void blend_row(const uint8_t* frame, uint8_t* planes, size_t r) const noexcept;
+  void run(const uint8_t* frame, uint8_t* planes) noexcept;
 };
 
 void CameraWarp::Plan::run_line(const WarpLine& line, size_t at) noexcept {
@@ -76,9 +82,10 @@ void CameraWarp::Plan::run_line(const WarpLine& line, size_t at) noexcept {
     kernels->bilinear(&line, byte.data() + at, fraction.data() + at);
 }
 
-void CameraWarp::Plan::compute() noexcept {
+void CameraWarp::Plan::turn(const Matrix3& to) noexcept {
   ++n_computed;
-  WarpLine luma{}, chroma{};
+  transform = to;
+  is_computed = false;
   luma.n = chroma.n = static_cast<int32_t>(columns);
   luma.stride = chroma.stride = camera.stride;
   luma.width = camera.width, luma.height = camera.height;
@@ -89,39 +96,67 @@ void CameraWarp::Plan::compute() noexcept {
   std::memcpy(luma.m, transform.data(), sizeof luma.m);
   const Matrix3 of_chroma = chroma_transform(sampling, transform);
   std::memcpy(chroma.m, of_chroma.data(), sizeof chroma.m);
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t plane = 0; plane < kChroma; ++plane) {
-      luma.y = static_cast<float>(2 * r + (plane & 1));
-      luma.x_first = static_cast<float>(plane >> 1);
-      run_line(luma, segment(r, plane));
-    }
-    chroma.y = static_cast<float>(r);
-    run_line(chroma, segment(r, kChroma));
+}
+
+void CameraWarp::Plan::compute_row(size_t r) noexcept {
+  for (size_t plane = 0; plane < kChroma; ++plane) {
+    luma.y = static_cast<float>(2 * r + (plane & 1));
+    luma.x_first = static_cast<float>(plane >> 1);
+    run_line(luma, segment(r, plane));
+  }
+  chroma.y = static_cast<float>(r);
+  run_line(chroma, segment(r, kChroma));
+}
+
+// The lines of the picture that a row will need come while the next rows are computed.
+void CameraWarp::Plan::ask_for(const uint8_t* frame, size_t r) const noexcept {
+  constexpr size_t kEvery = 8;  // columns that mostly share a line
+  for (const size_t s : {size_t{0}, size_t{1}, kChroma}) {
+    const uint32_t* at = byte.data() + segment(r, s);
+    for (size_t i = 0; i < columns; i += kEvery) __builtin_prefetch(frame + at[i]);
   }
 }
 
-void CameraWarp::Plan::collect(const uint8_t* frame, uint8_t* planes) const noexcept {
+void CameraWarp::Plan::collect_row(const uint8_t* frame, uint8_t* planes, size_t r) const noexcept {
   const auto n = static_cast<int64_t>(columns);
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t plane = 0; plane < kChroma; ++plane)
-      warp_take(frame, byte.data() + segment(r, plane), n, row_of(planes, plane, r));
-    warp_take_uv(frame, byte.data() + segment(r, kChroma), n, row_of(planes, 4, r),
-                 row_of(planes, 5, r));
-  }
+  for (size_t plane = 0; plane < kChroma; ++plane)
+    warp_take(frame, byte.data() + segment(r, plane), n, row_of(planes, plane, r));
+  warp_take_uv(frame, byte.data() + segment(r, kChroma), n, row_of(planes, 4, r),
+               row_of(planes, 5, r));
 }
 
-void CameraWarp::Plan::collect_blended(const uint8_t* frame, uint8_t* planes) const noexcept {
+void CameraWarp::Plan::blend_row(const uint8_t* frame, uint8_t* planes, size_t r) const noexcept {
   const auto n = static_cast<int64_t>(columns);
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t plane = 0; plane < kChroma; ++plane) {
-      const size_t at = segment(r, plane);
-      kernels->blend(frame, camera.stride, byte.data() + at, fraction.data() + at, n,
-                     row_of(planes, plane, r));
-    }
-    const size_t at = segment(r, kChroma);
-    kernels->blend_uv(frame, camera.stride, byte.data() + at, fraction.data() + at, n,
-                      row_of(planes, 4, r), row_of(planes, 5, r));
+  for (size_t plane = 0; plane < kChroma; ++plane) {
+    const size_t at = segment(r, plane);
+    kernels->blend(frame, camera.stride, byte.data() + at, fraction.data() + at, n,
+                   row_of(planes, plane, r));
   }
+  const size_t at = segment(r, kChroma);
+  kernels->blend_uv(frame, camera.stride, byte.data() + at, fraction.data() + at, n,
+                    row_of(planes, 4, r), row_of(planes, 5, r));
+}
+
+void CameraWarp::Plan::run(const uint8_t* frame, uint8_t* planes) noexcept {
+  constexpr size_t kAhead = 6;  // rows
+  const auto finish = [&](size_t r) {
+    if (sampling == WarpSampling::kNearest)
+      collect_row(frame, planes, r);
+    else
+      blend_row(frame, planes, r);
+  };
+  for (size_t r = 0; r < rows; ++r) {
+    if (is_computed) {
+      finish(r);
+      continue;
+    }
+    compute_row(r);
+    ask_for(frame, r);
+    if (r >= kAhead) finish(r - kAhead);
+  }
+  if (!is_computed)
+    for (size_t r = rows - std::min(rows, kAhead); r < rows; ++r) finish(r);
+  is_computed = true;
 }
 
 CameraWarp::CameraWarp(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) {}
@@ -150,7 +185,7 @@ Result<CameraWarp> CameraWarp::make(const WarpOptions& options) {
     const size_t n = plan->rows * kSegments * plan->pitch;
     plan->byte.resize(n);
     if (options.sampling == WarpSampling::kBilinear) plan->fraction.resize(n);
-    plan->compute();
+    plan->turn(plan->transform);
     return CameraWarp(std::move(plan));
   } catch (const std::bad_alloc&) {
     return make_error(Code::kNoMemory, "camera warp: no memory for the coordinates of %dx%d",
@@ -161,8 +196,7 @@ Result<CameraWarp> CameraWarp::make(const WarpOptions& options) {
 void CameraWarp::set_transform(const Matrix3& transform) noexcept {
   // Bits, not values: NaN equals itself, and -0 may give another infinity than 0.
   if (std::memcmp(transform.data(), plan_->transform.data(), sizeof transform) == 0) return;
-  plan_->transform = transform;
-  plan_->compute();
+  plan_->turn(transform);
 }
 
 Code CameraWarp::run(std::span<const std::byte> frame, std::span<std::byte> planes) const noexcept {
@@ -171,10 +205,7 @@ Code CameraWarp::run(std::span<const std::byte> frame, std::span<std::byte> plan
   if (overlap(frame, planes)) return Code::kInvalid;
   const auto* from = reinterpret_cast<const uint8_t*>(frame.data());
   auto* to = reinterpret_cast<uint8_t*>(planes.data());
-  if (plan_->sampling == WarpSampling::kNearest)
-    plan_->collect(from, to);
-  else
-    plan_->collect_blended(from, to);
+  plan_->run(from, to);
   return Code::kOk;
 }
 

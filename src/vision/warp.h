@@ -49,7 +49,8 @@ class CameraWarp {
   ~CameraWarp();
 
   // [hot] Any nine numbers, also infinite ones and NaN. Where no bit differs from the transform
-  // before, nothing happens; else all coordinates are computed anew (see docs/performance.md).
+  // before, nothing happens; else the next run computes all coordinates anew, row by row, while
+  // the picture's lines for them come from memory (see docs/performance.md).
   void set_transform(const Matrix3& transform) noexcept;
   // [hot] kShape: the frame has fewer than camera().least_bytes(), or planes is not exactly
   // plane_bytes(); kInvalid: they overlap. Then nothing is read or written. No heap, no lock.
