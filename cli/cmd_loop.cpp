@@ -16,6 +16,7 @@
 #include "cli/loop_setup.h"
 #include "cli/outputs.h"
 #include "cli/report/loop_page.h"
+#include "cli/tandem_loop.h"
 #include "loop/runner.h"
 #include "loop/stream.h"
 
@@ -54,6 +55,11 @@ constexpr Flag kFlags[] = {
      "SCHED_FIFO priority, where the system allows it; 0: not asked for.", parse_priority},
     {"--cpu", "N", nullptr, "Processor the loop stays on.", parse_cpu},
     {"--no-lock", nullptr, nullptr, "Do not lock memory.", nullptr},
+    {"--engaged", "WHO", nullptr,
+     "For a tandem, whose lead takes over only while nobody acts on the output: yes (somebody "
+     "does), no (nobody does), observed (observations say it, as with --port engaged). no with "
+     "--input sample, else yes.",
+     parse_text},
     {"--port", "NAME", nullptr, "Optional input that observations carry too.", parse_text, true},
     {"--output", "NAME", nullptr,
      "Output that actions carry; the first is the one --safe speaks of.", parse_text, true},
@@ -251,13 +257,17 @@ int run(Context& context) {
   auto session = open_session(resolved.value());
   if (!session) return context.fail(session.error());
   outrider_session* handle = session.value().handle();
-  const loop::PayloadWish wish = payload_wish(args, session.value());
+  loop::PayloadWish wish = payload_wish(args, session.value());
+  const auto engaged = take_engaged(args.given("--engaged") ? args.text("--engaged") : "",
+                                    place.value().kind == Place::kSample, session.value(), wish);
+  if (!engaged) return context.fail(engaged.error());
   auto inputs = loop::input_payload(handle, wish);
   if (!inputs) return context.fail(inputs.error());
   auto outputs = loop::output_payload(handle, wish);
   if (!outputs) return context.fail(outputs.error());
   auto options = options_of(args, place.value(), outputs.value());
   if (!options) return context.fail(options.error());
+  options.value().engaged = engaged.value();
   const double period_ns = 1e9 / options.value().hz;
   const int64_t deadline_ns = options.value().deadline_ns > 0
                                   ? options.value().deadline_ns
@@ -289,6 +299,8 @@ int run(Context& context) {
   ran.facts.priority = priority;
   ran.facts.deadline_ns = deadline_ns;
   Report report = loop_report(*runner.value(), ran.facts);
+  if (Report tandem = tandem_state(session.value()); !tandem.is_null())
+    report["tandem"] = std::move(tandem);
   if (actions.fd == 1)  // frames went there
     context.out.say(Level::kInfo, "{} ticks, {} answered, {} overruns",
                     report["ticks"].get<int64_t>(), report["answered"].get<int64_t>(),

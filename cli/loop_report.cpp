@@ -99,6 +99,12 @@ std::string loop_text(const Report& r) {
     text += fmt::format(
         "no action of the model: {} before the first observation, {} stale, {} bad, {} failed\n",
         waiting, stale, bad, failed);
+  if (r.contains("tandem")) {
+    const Report& by = r["tandem"]["counters"];
+    text += fmt::format("tandem: {} ticks by the lead, {} by the standby, {} held; {} hand-overs\n",
+                        by["by_lead"].get<int64_t>(), by["by_standby"].get<int64_t>(),
+                        by["held"].get<int64_t>(), by["handovers"].get<int64_t>());
+  }
   const Report& real = r["realtime"];
   text += fmt::format("real-time priority {}, memory {}\n",
                       real["priority"]["given"].get<bool>() ? "on" : "off",

@@ -1,5 +1,6 @@
 #include "cli/loop_setup.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -47,6 +48,22 @@ Result<std::vector<std::byte>> safe_action(const std::string& text, const loop::
                       values.size(), main.name.c_str(), shape_text(main.shape).c_str(), n);
   std::memcpy(payload.data() + main.offset, values.data(), main.bytes);
   return payload;
+}
+
+Result<bool> take_engaged(const std::string& who, bool made_up, const Session& session,
+                          loop::PayloadWish& wish) {
+  if (who.empty()) return !made_up;
+  if (who != "yes" && who != "no" && who != "observed")
+    return make_error(Code::kInvalid, "--engaged is \"%.80s\", allowed are yes, no, observed",
+                      who.c_str());
+  if (session.find("engaged") == nullptr)
+    return make_error(Code::kInvalid,
+                      "--engaged: this runtime has no input engaged; only a tandem asks whether "
+                      "somebody acts on its output");
+  if (std::ranges::count(wish.inputs, "engaged") > 0)
+    return make_error(Code::kInvalid, "--engaged and --port engaged: leave one of them out");
+  if (who == "observed") wish.inputs.emplace_back("engaged");
+  return who == "yes";
 }
 
 std::vector<std::byte> sample_observation(const loop::Payload& inputs) {

@@ -18,6 +18,13 @@ const outrider_tandem_v1* table_of(const Session& session) {
       outrider_extension(session.handle(), OUTRIDER_EXT_TANDEM, 1));
 }
 
+Report named_counters(const outrider_tandem_v1& table,
+                      const int64_t (&values)[OUTRIDER_TANDEM_COUNT]) {
+  Report counters;
+  for (uint64_t i = 0; i < OUTRIDER_TANDEM_USED; ++i) counters[table.counter_name(i)] = values[i];
+  return counters;
+}
+
 // The number as JSON would have it, or the text as a string.
 Report value_of(const std::string& word) {
   const Report number = report_of_literal(word);
@@ -166,6 +173,16 @@ double TandemRun::leader_ms(int64_t leader) const {
   return static_cast<double>(std::ranges::count_if(ticks, led)) * 1e3 / hz;
 }
 
+Report tandem_state(const Session& session) {
+  const outrider_tandem_v1* table = table_of(session);
+  if (table == nullptr) return {};
+  int64_t values[OUTRIDER_TANDEM_COUNT];
+  table->read_counters(table->self, values);
+  return {{"state", table->phase_name(values[OUTRIDER_TANDEM_PHASE])},
+          {"lead_error", table->lead_error(table->self)},
+          {"counters", named_counters(*table, values)}};
+}
+
 Report leader_changes(const TandemRun& run, const Session& session) {
   const outrider_tandem_v1* table = table_of(session);
   Report rows = Report::array();
@@ -200,10 +217,7 @@ Report tandem_report(const TandemRun& run, const Session& session) {
   report["state"] = run.phase;
   report["lead_error"] = run.lead_error;
   report["changes"] = leader_changes(run, session);
-  Report counters;
-  for (uint64_t i = 0; i < OUTRIDER_TANDEM_USED; ++i)
-    counters[table->counter_name(i)] = run.counters[i];
-  report["counters"] = std::move(counters);
+  report["counters"] = named_counters(*table, run.counters);
   return report;
 }
 

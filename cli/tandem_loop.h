@@ -59,6 +59,9 @@ Result<TandemRun> run_tandem(Session& session, double hz, int64_t n_ticks,
 
 // {"ticks","missed","handovers","held","worst_late_ms","leader_ms":{standby,lead}, ...}
 Report tandem_report(const TandemRun& run, const Session& session);
+// {"state","lead_error","counters"}: what the tandem counted since its open. Null for any other
+// runtime.
+Report tandem_state(const Session& session);
 // Changes of leader as a table of text: time, who, why.
 Report leader_changes(const TandemRun& run, const Session& session);
 

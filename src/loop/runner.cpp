@@ -244,7 +244,7 @@ int Runner::stage_inputs() noexcept {
     if (code != 0) return code;
   }
   if (engaged_port_ < 0) return 0;
-  const uint8_t engaged = 1;  // somebody acts on what this loop sends
+  const uint8_t engaged = options_.engaged ? 1 : 0;
   return outrider_set_input(session_, static_cast<uint32_t>(engaged_port_), &engaged, 1);
 }
 

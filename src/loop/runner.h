@@ -33,6 +33,9 @@ struct Options {
   int priority = 0, cpu = -1;      // SCHED_FIFO 1 to 99, 0: none; below 0: any processor
   bool lock_pages = false;
   std::string text;  // for inputs that take text, staged once
+  // What a tandem's `engaged` is told in every tick, unless observations carry it: whether somebody
+  // acts on what this loop sends.
+  bool engaged = true;
 };
 
 struct Grants {

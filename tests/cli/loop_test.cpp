@@ -277,5 +277,70 @@ TEST(Loop, writes_a_page_and_the_samples) {
   EXPECT_NE(outcome.out.find("30 ticks at 100 Hz"), std::string::npos) << outcome.out;
 }
 
+// ---- a tandem ----------------------------------------------------------------------------------
+
+class TandemLoop : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string folder = scratch("tandem-loop");
+    const std::string side = write(folder + "/side.json", R"({"model_family":"fake"})");
+    config = write(folder + "/tandem.json",
+                   R"({"model_family":"tandem","preset":"driving20","standby":")" + side +
+                       R"(","lead":")" + side + R"(","standby_provider":")" + fake_provider() +
+                       R"(","lead_provider":")" + fake_provider() + "\"}");
+  }
+  Outcome ticks(const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"loop",          config,    "--hz",      "20",
+                                      "--size",        "state=3", "--prompt",  "go",
+                                      "--rt-priority", "0",       "--no-lock", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  }
+  static int64_t by_lead(const Outcome& outcome) {
+    return count(*document(outcome).find("tandem")->find("counters"), "by_lead");
+  }
+  std::string config;
+};
+
+TEST_F(TandemLoop, measures_a_lead_with_a_made_up_observation_as_nobody_acts_on_it) {
+  const Outcome outcome = ticks({"--seconds", "3"});
+  ASSERT_TRUE(outcome.status == 0 || outcome.status == 3) << outcome.err;
+  EXPECT_GT(by_lead(outcome), 0);
+  const Json json = document(outcome);
+  EXPECT_EQ(json.find("tandem")->find("lead_error")->text(), "");
+  EXPECT_EQ(count(*json.find("tandem")->find("counters"), "ticks"), 60);
+}
+
+TEST_F(TandemLoop, lets_no_lead_take_over_while_somebody_acts_on_the_output) {
+  EXPECT_EQ(by_lead(ticks({"--seconds", "3", "--engaged", "yes"})), 0);
+  EXPECT_GT(by_lead(ticks({"--seconds", "3", "--engaged", "no"})), 0);
+}
+
+TEST_F(TandemLoop, hands_over_what_observations_say_of_engagement) {
+  const Outcome outcome =
+      ticks({"--seconds", "0.2", "--engaged", "observed", "--log-level", "info"});
+  EXPECT_NE(outcome.err.find("engaged u8 {1}"), std::string::npos) << outcome.err;
+}
+
+TEST_F(TandemLoop, refuses_words_it_does_not_know_and_what_is_said_twice) {
+  const Outcome word = ticks({"--engaged", "maybe"});
+  EXPECT_EQ(word.status, 2);
+  EXPECT_NE(word.err.find("--engaged is \"maybe\", allowed are yes, no, observed"),
+            std::string::npos)
+      << word.err;
+  const Outcome twice = ticks({"--engaged", "no", "--port", "engaged"});
+  EXPECT_EQ(twice.status, 2);
+  EXPECT_NE(twice.err.find("--engaged and --port engaged: leave one of them out"),
+            std::string::npos)
+      << twice.err;
+}
+
+TEST(Loop, refuses_engaged_for_a_runtime_that_does_not_ask) {
+  const Outcome outcome = run(loop({"--engaged", "no"}));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.err.find("this runtime has no input engaged"), std::string::npos)
+      << outcome.err;
+}
+
 }  // namespace
 }  // namespace outrider::cli_test
