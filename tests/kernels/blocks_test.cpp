@@ -180,15 +180,18 @@ class KnownProduct {
   StoredMatrix w_;
   std::vector<float> x_, y_;
 };
+const KnownProduct& known(DType dtype, int64_t max_m, int64_t max_out, int64_t n_in) {
+  return once<KnownProduct>(dtype, max_m, max_out, n_in);
+}
 
 TEST_P(BlocksOnEveryTable, give_the_known_bits_around_every_tile_edge) {
   const auto ops = make_ops(GetParam(), 2);
   for (DType dtype : kBlockTypes) {
-    const KnownProduct narrow(dtype, 51, 130, length_of(dtype));
+    const auto& narrow = known(dtype, 51, 130, length_of(dtype));
     for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 25, 29, 50, 51})
       for (int64_t n_out : {1, 15, 16, 17, 33, 63, 64, 65, 130}) narrow.expect(*ops, m, n_out);
     for (int64_t n_blocks : {2, 3, 5, 8}) {
-      const KnownProduct wide(dtype, 15, 49, n_blocks * length_of(dtype));
+      const auto& wide = known(dtype, 15, 49, n_blocks * length_of(dtype));
       for (int64_t m : {1, 4, 15})
         for (int64_t n_out : {16, 31, 49}) wide.expect(*ops, m, n_out);
     }
@@ -197,14 +200,14 @@ TEST_P(BlocksOnEveryTable, give_the_known_bits_around_every_tile_edge) {
 
 TEST_P(BlocksOnEveryTable, give_the_known_bits_when_k_is_cut) {
   const auto ops = make_ops(GetParam(), 2, 600, 1536);
-  for (DType dtype : kBlockTypes) KnownProduct(dtype, 600, 40, 1536).expect(*ops, 600, 40);
+  for (DType dtype : kBlockTypes) known(dtype, 600, 40, 1536).expect(*ops, 600, 40);
 }
 
 TEST_P(BlocksOnEveryTable, give_the_same_bits_for_any_number_of_threads) {
   for (int n_threads : {1, 3, 5}) {
     const auto ops = make_ops(GetParam(), n_threads);
     for (DType dtype : kBlockTypes) {
-      const KnownProduct product(dtype, 17, 200, 256);
+      const auto& product = known(dtype, 17, 200, 256);
       product.expect(*ops, 1, 200);
       product.expect(*ops, 17, 200);
     }

@@ -81,14 +81,17 @@ class KnownProduct {
   StoredMatrix w_;
   std::vector<float> x_, y_;
 };
+const KnownProduct& known(DType dtype, int64_t max_m, int64_t max_out, int64_t n_in) {
+  return once<KnownProduct>(dtype, max_m, max_out, n_in);
+}
 
 TEST_P(Int8OnEveryTable, gives_the_known_bits_around_every_tile_edge) {
   const auto ops = make_ops(GetParam(), 2);
-  const KnownProduct narrow(DType::kF32, 51, 65, 19);
+  const auto& narrow = known(DType::kF32, 51, 65, 19);
   for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 25, 29, 50, 51})
     for (int64_t n_out : {1, 15, 16, 17, 33, 65}) narrow.expect(*ops, m, n_out);
   for (int64_t n_in : {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 129}) {
-    const KnownProduct wide(DType::kBf16, 51, 129, n_in);
+    const auto& wide = known(DType::kBf16, 51, 129, n_in);
     for (int64_t m : {1, 3, 50, 51})
       for (int64_t n_out : {31, 47, 48, 49, 128, 129}) wide.expect(*ops, m, n_out);
   }
@@ -98,12 +101,12 @@ TEST_P(Int8OnEveryTable, gives_the_known_bits_for_every_stored_type) {
   const auto ops = make_ops(GetParam(), 2);
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBf16, DType::kQ8_0, DType::kQ4_0,
                       DType::kQ4_K, DType::kQ6_K})
-    KnownProduct(dtype, 5, 33, 512).expect(*ops, 5, 33);
+    known(dtype, 5, 33, 512).expect(*ops, 5, 33);
 }
 
 TEST_P(Int8OnEveryTable, gives_the_known_bits_when_k_is_cut_into_blocks) {
   const auto ops = make_ops(GetParam(), 2, 1100, 4200);
-  KnownProduct(DType::kBf16, 1100, 18, 4099).expect(*ops, 1100, 18);
+  known(DType::kBf16, 1100, 18, 4099).expect(*ops, 1100, 18);
 }
 
 // Every product has the largest magnitude and, in the last outputs, the same sign.

@@ -81,6 +81,10 @@ class KnownProduct {
   std::vector<float> x_;
   std::vector<Sums> sums_;
 };
+const KnownProduct& known(DType dtype, Precision precision, int64_t max_m, int64_t max_out,
+                          int64_t n_in) {
+  return once<KnownProduct>(dtype, precision, max_m, max_out, n_in);
+}
 
 constexpr DType kPlainTypes[] = {DType::kF32, DType::kF16, DType::kBf16};
 constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kBf16};
@@ -89,11 +93,11 @@ TEST_P(LinearOnEveryTable, equals_the_double_product_around_every_tile_edge) {
   const auto ops = make_ops(GetParam(), 2);
   for (DType dtype : kPlainTypes) {
     for (Precision precision : kPrecisions) {
-      const KnownProduct narrow(dtype, precision, 29, 65, 19);
+      const auto& narrow = known(dtype, precision, 29, 65, 19);
       for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 25, 29})
         for (int64_t n_out : {1, 15, 16, 17, 33, 65}) narrow.expect(*ops, m, n_out);
       for (int64_t n_in : {1, 2, 15, 16, 31, 32, 33, 64}) {
-        const KnownProduct wide(dtype, precision, 64, 129, n_in);
+        const auto& wide = known(dtype, precision, 64, 129, n_in);
         for (int64_t m : {1, 3, 50, 51, 64})
           for (int64_t n_out : {31, 47, 48, 49, 128, 129}) wide.expect(*ops, m, n_out);
       }
@@ -105,16 +109,16 @@ TEST_P(LinearOnEveryTable, equals_the_double_product_for_quantised_weights) {
   const auto ops = make_ops(GetParam(), 2);
   for (Precision precision : kPrecisions) {
     for (DType dtype : {DType::kQ8_0, DType::kQ4_0})
-      KnownProduct(dtype, precision, 9, 33, 96).expect(*ops, 9, 33);
+      known(dtype, precision, 9, 33, 96).expect(*ops, 9, 33);
     for (DType dtype : {DType::kQ4_K, DType::kQ6_K})
-      KnownProduct(dtype, precision, 5, 17, 512).expect(*ops, 5, 17);
+      known(dtype, precision, 5, 17, 512).expect(*ops, 5, 17);
   }
 }
 
 TEST_P(LinearOnEveryTable, is_right_when_k_is_cut_into_blocks) {
   const auto ops = make_ops(GetParam(), 2);
   for (Precision precision : kPrecisions)
-    KnownProduct(DType::kBf16, precision, 128, 18, 4099).expect(*ops, 128, 18);
+    known(DType::kBf16, precision, 128, 18, 4099).expect(*ops, 128, 18);
 }
 
 TEST_P(LinearOnEveryTable, gives_the_same_bits_for_any_threads_and_any_rows_together) {
@@ -145,7 +149,8 @@ TEST_P(LinearOnEveryTable, gives_the_same_bits_for_any_threads_and_any_rows_toge
   }
 }
 
-// A norm that happens while rows are packed gives what the verb and then the product give.
+// A norm that happens while rows are packed gives what the verb and then the product give, which
+// one thread computes: more of them give the same bits in either way.
 TEST_P(LinearOnEveryTable, a_norm_in_front_gives_the_bits_of_the_norm_and_then_the_product) {
   const int64_t n_in = 512, n_out = 35, max_m = 61, stride = n_in + 5;
   const auto x = random_values(static_cast<size_t>(max_m * stride), 3),
@@ -154,36 +159,40 @@ TEST_P(LinearOnEveryTable, a_norm_in_front_gives_the_bits_of_the_norm_and_then_t
   const RowNorm norms[] = {{RowNorm::Kind::kRms, scale.data(), nullptr, 1e-6f},
                            {RowNorm::Kind::kRms, scale.data(), shift.data(), 1e-5f},
                            {RowNorm::Kind::kLayer, scale.data(), shift.data(), 1e-6f}};
+  const std::unique_ptr<Ops> by_threads[] = {make_ops(GetParam(), 1), make_ops(GetParam(), 2),
+                                             make_ops(GetParam(), 3)};
+  Ops& one = *by_threads[0];
   for (const auto& [dtype, precision] : {std::pair{DType::kF32, Precision::kF32},
                                          {DType::kF16, Precision::kF32},
                                          {DType::kBf16, Precision::kBf16},
                                          {DType::kF32, Precision::kInt8},
                                          {DType::kQ8_0, Precision::kStored},
                                          {DType::kQ4_K, Precision::kStored}}) {
-    const StoredMatrix w(dtype, n_out, n_in, 5), up(dtype, n_out, n_in, 6);
-    for (int threads : {1, 2, 3}) {
-      const auto ops = make_ops(GetParam(), threads);
-      const PackedWeight packed(*ops, {w.matrix}, Stack::kRows, precision),
-          pair(*ops, {w.matrix, up.matrix}, Stack::kPaired, precision);
-      for (int64_t m : {1, 2, 13, 14, 15, 29, 61}) {
-        for (const RowNorm& norm : norms) {
-          std::vector<float> normed(m * n_in), y(m * n_out), z(y), gated(y), gated_z(y);
-          const View<const float> rows(x.data(), m, n_in, stride);
-          const View<float> behind(normed.data(), m, n_in);
-          if (norm.kind == RowNorm::Kind::kRms)
-            ops->rms_norm(rows, norm.scale, norm.shift, norm.eps, behind);
-          else
-            ops->layer_norm(rows, norm.scale, norm.shift, norm.eps, behind);
-          ops->linear(behind, packed.weight, {.y = {y.data(), m, n_out}, .bias = bias.data()});
+    const auto &w = once<StoredMatrix>(dtype, n_out, n_in, 5u),
+               &up = once<StoredMatrix>(dtype, n_out, n_in, 6u);
+    const PackedWeight packed(one, {w.matrix}, Stack::kRows, precision),
+        pair(one, {w.matrix, up.matrix}, Stack::kPaired, precision);
+    for (int64_t m : {1, 2, 13, 14, 15, 29, 61}) {
+      for (const RowNorm& norm : norms) {
+        std::vector<float> normed(m * n_in), y(m * n_out), gated(y);
+        const View<const float> rows(x.data(), m, n_in, stride);
+        const View<float> behind(normed.data(), m, n_in);
+        if (norm.kind == RowNorm::Kind::kRms)
+          one.rms_norm(rows, norm.scale, norm.shift, norm.eps, behind);
+        else
+          one.layer_norm(rows, norm.scale, norm.shift, norm.eps, behind);
+        one.linear(behind, packed.weight, {.y = {y.data(), m, n_out}, .bias = bias.data()});
+        one.gated_linear(behind, pair.weight, Activation::kSilu, {gated.data(), m, n_out});
+        for (const auto& ops : by_threads) {
+          std::vector<float> z(m * n_out), gated_z(z);
           ops->linear({rows, norm}, packed.weight,
                       {.y = {z.data(), m, n_out}, .bias = bias.data()});
-          ops->gated_linear(behind, pair.weight, Activation::kSilu, {gated.data(), m, n_out});
           ops->gated_linear({rows, norm}, pair.weight, Activation::kSilu,
                             {gated_z.data(), m, n_out});
           ASSERT_EQ(std::memcmp(y.data(), z.data(), y.size() * 4), 0)
-              << dtype_info(dtype).name << " m " << m << " threads " << threads;
+              << dtype_info(dtype).name << " m " << m << " threads " << ops->n_threads();
           ASSERT_EQ(std::memcmp(gated.data(), gated_z.data(), y.size() * 4), 0)
-              << dtype_info(dtype).name << " m " << m << " threads " << threads;
+              << dtype_info(dtype).name << " m " << m << " threads " << ops->n_threads();
         }
       }
     }

@@ -2,8 +2,10 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kernels/cpu_ops.h"
@@ -15,12 +17,25 @@ namespace outrider::test {
 
 constexpr double kEps32 = 0x1p-24;  // half a unit in the last place of 1.0f
 
+// What does not depend on the table under test: T of these arguments, made once for all tables.
+template <class T, class... Args>
+const T& once(const Args&... args) {
+  static std::map<std::tuple<Args...>, T> made;
+  return made.try_emplace({args...}, args...).first->second;
+}
+
+// The first n of a row of values without end that seed and range decide.
 inline std::vector<float> random_values(size_t n, uint32_t seed, float low = -1, float high = 1) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> values(low, high);
-  std::vector<float> out(n);
-  for (float& v : out) v = values(generator);
-  return out;
+  struct Row {
+    Row(uint32_t seed, float low, float high) : generator(seed), values(low, high) {}
+    std::mt19937 generator;
+    std::uniform_real_distribution<float> values;
+    std::vector<float> drawn;
+  };
+  static std::map<std::tuple<uint32_t, float, float>, Row> rows;
+  Row& row = rows.try_emplace({seed, low, high}, seed, low, high).first->second;
+  while (row.drawn.size() < n) row.drawn.push_back(row.values(row.generator));
+  return {row.drawn.begin(), row.drawn.begin() + static_cast<std::ptrdiff_t>(n)};
 }
 
 inline double activate(double x, Activation activation) {
