@@ -3,7 +3,7 @@
 
 usage: full_checkpoint.py FOLDER [--family pi05|pi0] [--layers N] [--lerobot-names] [--seed N]
 
-FOLDER gets model.safetensors (bf16, 7.2 GB for PI0.5), assets/arm/norm_stats.json and policy.json,
+FOLDER gets model.safetensors (bf16, 6.7 GB for PI0.5), assets/arm/norm_stats.json and policy.json,
 which names tokenizer.gguf beside it: any GGUF file with a vocabulary of at most 257152 pieces, say
   outrider make-model pi05 tiny.gguf && cp tiny.gguf FOLDER/tokenizer.gguf
 
