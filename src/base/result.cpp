@@ -26,6 +26,9 @@ Error make_error(Code code, const char* format, ...) {
   va_start(args, format);
   std::vsnprintf(error.text, sizeof error.text, format, args);
   va_end(args);
+  // One line, whatever a file that is spoken of has for names.
+  for (char* c = error.text; *c != 0; ++c)
+    if (static_cast<unsigned char>(*c) < 0x20 || *c == 0x7f) *c = '?';
   return error;
 }
 
