@@ -1,4 +1,5 @@
 // outrider bench: how long a tick takes, stage by stage, against what the machine can do.
+#include "base/input_file.h"
 #include "base/output_file.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
@@ -200,7 +201,7 @@ void print_report(const Report& r, const BenchOptions& options, Output& out) {
 
 // An earlier document. Errors: kInvalid when it is none of this command and version.
 Result<Report> read_old(const std::string& path) {
-  auto text = read_text_file(path, size_t{64} << 20);
+  auto text = read_file(path, size_t{64} << 20);
   if (!text) return text.error();
   auto json = Json::parse(text.value());
   if (!json) return make_error(Code::kInvalid, "--compare %s: %s", path.c_str(), json.error().text);
@@ -324,8 +325,7 @@ int run(Context& context) {
   for (const std::string& note : resolved.value().notes) context.out.say(Level::kInfo, "{}", note);
   // What would end the command after minutes of measuring ends it now.
   Report old;
-  std::vector<std::string> inputs = {args.positional(0), resolved.value().model_path,
-                                     resolved.value().mmproj_path};
+  std::vector<std::string> inputs = input_files(args.positional(0), resolved.value());
   if (args.given("--compare")) {
     auto document = read_old(args.text("--compare"));
     if (!document) return context.fail(document.error());

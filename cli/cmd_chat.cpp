@@ -220,7 +220,8 @@ int run(Context& context) {
   context.out.say(Level::kInfo, "an empty line or the end of the input ends the conversation");
   const bool by_schema = follows_schema(resolved.value());
   Report turns = Report::array();
-  for (std::string line; next_line(context, line) && !line.empty();) {
+  // Where answers are not taken any more, none is made.
+  for (std::string line; context.out.arrived() && next_line(context, line) && !line.empty();) {
     if (takes_picture(context, line, album, sees)) continue;
     const size_t n_pictures = album.n_new();
     if (auto staged = album.stage(session.value()); !staged) return context.fail(staged.error());

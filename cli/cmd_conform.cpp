@@ -10,6 +10,7 @@
 #include "cli/config.h"
 #include "cli/flags.h"
 #include "host/conform_child.h"
+#include "host/loader.h"
 
 namespace outrider::cli {
 namespace {
@@ -34,13 +35,12 @@ constexpr Positional kPositionals[] = {
 
 // Name, outcome and reason of each check, the last line, the document: as a provider's report.
 int run_adapter(Context& context, const std::string& path) {
-  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* why = ::dlerror();
-    return context.fail(
-        make_error(Code::kNotFound, "--adapter: %s", shown(why != nullptr ? why : path).c_str()),
-        kUsage);
-  }
+  std::string why;
+  void* library = host::load_library(path.c_str(), why);
+  if (library == nullptr)
+    return context.fail(make_error(Code::kNotFound, "--adapter %s: %s", shown(path, 200).c_str(),
+                                   shown(why).c_str()),
+                        kUsage);
   using Get = const outrider_adapter_v1* (*)();
   const auto get = reinterpret_cast<Get>(::dlsym(library, OUTRIDER_ADAPTER_SYMBOL));
   if (get == nullptr)

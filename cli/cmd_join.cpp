@@ -1,6 +1,7 @@
 // outrider join: the device side. A standby on this machine, a lead at the end of a cable.
 #include <csignal>
 
+#include "base/input_file.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/runtime_facts.h"
@@ -41,7 +42,7 @@ bool is_endpoint(const std::string& text) {
 
 Result<std::string> lead_config(const Args& args) {
   const std::string& endpoint = args.positional(0);
-  if (!is_endpoint(endpoint)) return read_text_file(endpoint, size_t{1} << 20);
+  if (!is_endpoint(endpoint)) return read_file(endpoint, size_t{1} << 20);
   Report config;
   config["model_family"] = "remote";
   config["endpoint"] = endpoint;

@@ -1,5 +1,5 @@
 // outrider loop: a runtime at a fixed rate, between a robot's observations and its actions.
-#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,8 +32,8 @@ constexpr Flag kFlags[] = {
      "made-up observation, to measure with).",
      parse_text},
     {"--actions", "FILE", "-",
-     "With --input stdin: where the action frames go; -: standard output (with --json they are "
-     "only counted).",
+     "With --input stdin: where the action frames go, as they are made (what the file held goes); "
+     "-: standard output (with --json they are only counted).",
      parse_text},
     {"--every-frame", nullptr, nullptr,
      "With --input stdin: each frame waits for a tick of its own, instead of the newest replacing "
@@ -90,7 +90,7 @@ struct Place {
 Result<Place> place_of(const std::string& text) {
   if (text == "sample") return Place{};
   if (text == "stdin") return Place{Place::kStream, {}};
-  if (text.starts_with("shm:")) return Place{Place::kShared, text.substr(4)};
+  if (text.starts_with("shm:") && text.size() > 4) return Place{Place::kShared, text.substr(4)};
   return make_error(Code::kInvalid, "--input is \"%.80s\", allowed are shm:NAME, stdin, sample",
                     text.c_str());
 }
@@ -106,11 +106,14 @@ struct ActionFile {
 Result<void> open_actions(Context& context, ActionFile& file) {
   const std::string& path = context.args.text("--actions");
   if (path != "-") {
-    file.fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file.fd < 0)
-      return make_error(Code::kNotFound, "cannot open --actions %.200s: %s", path.c_str(),
-                        std::strerror(errno));
+    auto opened = open_in_place(path, InPlace::kStream, 0644);
+    if (!opened) return make_error(opened.code(), "cannot open --actions: %s", opened.error().text);
+    file.fd = opened.value();
     file.ours = true;
+    struct stat info {};
+    if (::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode) && ::ftruncate(file.fd, 0) != 0)
+      return make_error(Code::kNotFound, "cannot write --actions %.200s: %s", path.c_str(),
+                        std::strerror(errno));
   } else if (!context.out.json()) {
     file.fd = 1;
   } else {
@@ -205,7 +208,7 @@ Result<void> write_files(Context& context, const Report& report, const loop::Run
 struct Ran {
   LoopFacts facts;
   Result<void> input;
-  bool reader_gone = false;
+  int actions_error = 0;  // errno; EPIPE: the reader is gone
 };
 Ran run_between(Context& context, loop::Runner& runner, const Place& place, loop::Segment& segment,
                 int actions_fd) {
@@ -226,7 +229,7 @@ Ran run_between(Context& context, loop::Runner& runner, const Place& place, loop
   runner.finish();
   if (out) {
     out->drain();
-    ran.reader_gone = out->is_broken();
+    ran.actions_error = out->error_number();
     ran.facts.n_frames_out = out->n_frames();
     ran.facts.n_frames_lost = out->n_lost();
   }
@@ -250,9 +253,12 @@ int run(Context& context) {
     context.out.document(settings_report(resolved.value()));
     return kGood;
   }
-  static constexpr const char* kOutputs[] = {"--report", "--samples"};
-  const std::vector<std::string> files = {args.positional(0), resolved.value().model_path};
-  if (auto fine = check_outputs(wanted_outputs(args, kOutputs), files, context.out); !fine)
+  static constexpr const char* kOutputs[] = {"--report", "--samples", "--actions"};
+  std::vector<std::string> files = input_files(args.positional(0), resolved.value());
+  files.push_back(args.text("--safe"));
+  std::vector<WantedOutput> wanted = wanted_outputs(args, kOutputs);
+  std::erase_if(wanted, [](const WantedOutput& one) { return one.path == "-"; });
+  if (auto fine = check_outputs(wanted, files, context.out); !fine)
     return context.fail(fine.error());
   auto session = open_session(resolved.value());
   if (!session) return context.fail(session.error());
@@ -311,9 +317,14 @@ int run(Context& context) {
       !wrote)
     return context.fail(wrote.error());
   if (!ran.input) return context.fail(ran.input.error());
-  if (ran.reader_gone)
+  if (ran.actions_error == EPIPE)
     return context.fail(make_error(Code::kFailed, "loop: the reader of the actions is gone"),
                         kDeadline);
+  if (ran.actions_error != 0)
+    return context.fail(
+        make_error(Code::kFailed, "cannot write the actions to %.200s: %s",
+                   args.text("--actions").c_str(), std::strerror(ran.actions_error)),
+        kUsage);
   if (const loop::Totals& t = runner.value()->totals(); t.first_failure_tick >= 0)
     context.out.say(Level::kError, "tick {} failed: {} (code {})", t.first_failure_tick,
                     runner.value()->first_failure(), t.first_failure_code);

@@ -233,9 +233,10 @@ int run(Context& context) {
   const Args& args = context.args;
   const std::string &config = args.positional(0), &folder = args.positional(1);
   static constexpr const char* kOutputs[] = {"--report"};
-  const std::string inputs[] = {config, folder + "/meta.json"};
-  if (auto fine = check_outputs(wanted_outputs(args, kOutputs), inputs, context.out); !fine)
-    return context.fail(fine.error());
+  const auto wanted = wanted_outputs(args, kOutputs);
+  for (const std::string& input : {config, folder})
+    if (auto fine = check_outputs(wanted, input_files(input), context.out); !fine)
+      return context.fail(fine.error());
   if (is_onnx_recording(folder)) return run_onnx_case(context, config, folder);
   auto kind = case_kind(folder);
   if (!kind) return context.fail(kind.error());
@@ -257,8 +258,8 @@ int run(Context& context) {
   }
   auto resolved = resolve(config, wish);
   if (!resolved) return context.fail(resolved.error());
-  const std::string model_files[] = {resolved.value().model_path, resolved.value().mmproj_path};
-  if (auto fine = check_outputs(wanted_outputs(args, kOutputs), model_files, context.out); !fine)
+  const std::vector<std::string> model_files = input_files(config, resolved.value());
+  if (auto fine = check_outputs(wanted, model_files, context.out); !fine)
     return context.fail(fine.error());
   for (const std::string& note : resolved.value().notes) context.out.say(Level::kInfo, "{}", note);
   if (!robot) {

@@ -344,8 +344,7 @@ int run(Context& context) {
     if (auto fits = check_images(request.images, resolved.value()); !fits)
       return context.fail(fits.error());
   }
-  std::vector<std::string> inputs = {args.positional(0), resolved.value().model_path,
-                                     resolved.value().mmproj_path};
+  std::vector<std::string> inputs = input_files(args.positional(0), resolved.value());
   if (args.given("--schema")) inputs.push_back(args.text("--schema"));
   for (const std::string& word : args.all("--image")) inputs.push_back(image_path(word));
   for (const std::string& word : args.all("--input"))

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/input_file.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/printable.h"
@@ -141,16 +142,35 @@ std::string machine_name() {
   return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "host";
 }
 
-// A wish of an earlier run is none of this one.
+constexpr std::string_view kWishBegin = "power off, asked by ";
+constexpr size_t kMaxWishBytes = 512;
+
+bool is_wish(std::string_view text) {
+  return text.starts_with(kWishBegin) && text.find('\n') == text.size() - 1;
+}
+
+Result<bool> find_wish(const std::string& path) {
+  auto found = find_own_file(path, kMaxWishBytes, is_wish);
+  if (!found) return make_error(found.code(), "--power-off-file: %s", found.error().text);
+  return found;
+}
+
+Result<void> write_wish(const std::string& path, std::string_view device, std::string_view reason) {
+  const std::string who = printable(device, 64), why = printable(reason, 200);
+  log_line(LogLevel::kWarn, "serve: %s asks this host to power off: %s", who.c_str(), why.c_str());
+  if (auto found = find_wish(path); !found) return found.error();
+  return write_output(path, std::string(kWishBegin) + who + ": " + why + "\n");
+}
+
+// A wish of an earlier run is none of this one. Nothing but a wish is removed.
 Result<void> accept_power_off(const std::string& path, link::ServerOptions& options) {
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+  auto found = find_wish(path);
+  if (!found) return found.error();
+  if (found.value() && ::unlink(path.c_str()) != 0 && errno != ENOENT)
     return make_error(Code::kNotFound, "--power-off-file %s: %s", path.c_str(),
                       std::strerror(errno));
   options.power_off = [path](std::string_view device, std::string_view reason) {
-    log_line(LogLevel::kWarn, "serve: %s asks this host to power off: %s",
-             printable(device, 64).c_str(), printable(reason, 200).c_str());
-    return write_output(path, "power off, asked by " + printable(device, 64) + ": " +
-                                  printable(reason, 200) + "\n");
+    return write_wish(path, device, reason);
   };
   return {};
 }
@@ -188,6 +208,9 @@ void tell_ready(Output& out, const ServiceConfig& config, const link::Server& se
   out.document_line({{"listening", server.endpoints()}, {"models", std::move(models)}});
   for (const std::string& endpoint : server.endpoints()) out.text("listening on {}\n", endpoint);
   out.flush(kGood);
+  if (out.arrived()) return;
+  for (const std::string& endpoint : server.endpoints())
+    out.say(Level::kWarn, "serve: standard output took no line; listening on {}", endpoint);
 }
 
 int run(Context& context) {
@@ -224,9 +247,6 @@ int run(Context& context) {
     };
   }
   options.name = machine_name();
-  if (context.args.given("--power-off-file"))
-    if (auto ready = accept_power_off(context.args.text("--power-off-file"), options); !ready)
-      return context.fail(ready.error());
   if (context.args.given("--store"))
     config.value().text.store.folder = context.args.text("--store");
   auto store = open_store(config.value().text.store);
@@ -239,6 +259,9 @@ int run(Context& context) {
     models.value()->set_catalog(std::make_unique<link::StoredModels>(
         *options.store, [wish](const store::Lease& lease) { return source_of(lease, wish); }));
   }
+  if (context.args.given("--power-off-file"))
+    if (auto ready = accept_power_off(context.args.text("--power-off-file"), options); !ready)
+      return context.fail(ready.error());
   auto server = link::Server::start(options, std::move(models.value()), kClock);
   if (!server) return context.fail(server.error());
   tell_ready(context.out, config.value(), *server.value());

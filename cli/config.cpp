@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
+#include "base/input_file.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/config_keys.h"
@@ -204,7 +204,7 @@ Result<void> check_keys(const Json& object, const std::string& path, const std::
 }
 
 Result<Resolved> resolve_config(const std::string& path, const Wish& wish) {
-  auto text = read_text_file(path, kMaxConfigBytes);
+  auto text = read_file(path, kMaxConfigBytes);
   if (!text) return text.error();
   auto json = Json::parse(text.value(), Json::Dialect::kFlatOpen);
   if (!json) return make_error(Code::kInvalid, "%s: %s", path.c_str(), json.error().text);
@@ -329,7 +329,7 @@ Result<Resolved> derive_policy(const std::string& path, const Wish& wish) {
 
 // A policy.json, not an open configuration: it names no model_family.
 bool is_policy_document(const std::string& path) {
-  auto text = read_text_file(path, kMaxPolicyBytes);
+  auto text = read_file(path, kMaxPolicyBytes);
   if (!text) return false;
   auto json = Json::parse(text.value());
   if (!json || json.value().find("model_family") != nullptr) return false;
@@ -426,21 +426,6 @@ Result<Session> open_session(const Resolved& resolved) {
   return Session::open(resolved.provider_path, resolved.json);
 }
 
-Result<std::string> read_text_file(const std::string& path, size_t max_bytes) {
-  struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0) return unreachable(path, std::strerror(errno));
-  if (!S_ISREG(info.st_mode)) return unreachable(path, "not a regular file");
-  if (static_cast<uint64_t>(info.st_size) > max_bytes)
-    return make_error(Code::kInvalid, "%s: %lld bytes, allowed %zu", path.c_str(),
-                      static_cast<long long>(info.st_size), max_bytes);
-  std::FILE* file = std::fopen(path.c_str(), "rbe");
-  if (file == nullptr) return unreachable(path, std::strerror(errno));
-  std::string text(static_cast<size_t>(info.st_size), '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  std::fclose(file);
-  return text;
-}
-
 Result<std::string> find_vision_file(const std::string& policy_path) {
   const fs::path policy(policy_path);
   const std::string stem = policy.stem().string();
@@ -509,15 +494,9 @@ Result<Resolved> resolve(const std::string& path, const Wish& wish) {
   if (!wish.provider.empty() && ::access(wish.provider.c_str(), R_OK) != 0)
     return unreachable(wish.provider, std::strerror(errno));
   // What a file is, its first bytes say; the name decides only where they do not.
-  char magic[4] = {};
-  if (std::FILE* file = std::fopen(path.c_str(), "rbe")) {
-    if (std::fread(magic, 1, sizeof magic, file) != sizeof magic) magic[0] = 0;
-    std::fclose(file);
-  } else {
-    return unreachable(path, std::strerror(errno));
-  }
+  if (auto there = InputFile::open(path); !there) return there.error();
   const std::string extension = fs::path(path).extension().string();
-  if (std::memcmp(magic, "GGUF", 4) == 0 || extension == ".gguf") return resolve_gguf(path, wish);
+  if (read_file_begin(path, 4) == "GGUF" || extension == ".gguf") return resolve_gguf(path, wish);
   if (extension == ".onnx") return resolve_onnx(path, wish);
   if (extension == ".safetensors")
     return make_error(Code::kUnsupported,

@@ -77,7 +77,4 @@ Result<Session> open_session(const Resolved& resolved);
 // Is there a regular file that can be read? Errors: kNotFound naming path and cause.
 Result<void> check_there(const std::string& path);
 
-// A whole small file as text. Errors: kNotFound (missing, unreadable), kInvalid (above the limit).
-Result<std::string> read_text_file(const std::string& path, size_t max_bytes);
-
 }  // namespace outrider::cli

@@ -11,7 +11,10 @@ namespace {
 constexpr const char* kExitTable[][2] = {
     {"0", "done, and good"},
     {"1", "checked and found bad (a damaged file), or refused"},
-    {"2", "usage or environment: flags, configuration, missing or unreadable files, full disk"},
+    {"2",
+     "usage or environment: flags, configuration, missing or unreadable files, full disk, an "
+     "answer that "
+     "cannot be written"},
     {"3", "a deadline or a link failed"},
 };
 constexpr const char* kFooter =

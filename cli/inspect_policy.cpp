@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/input_file.h"
 #include "cli/machine.h"
 #include "gguf/gguf.h"
 #include "models/pi_gguf.h"
@@ -94,7 +95,7 @@ Report policy_report(const Opened& opened) {
 bool holds_policy(const std::string& path) {
   if (is_folder(path)) return true;
   if (path.ends_with(".json")) {
-    auto text = read_text_file(path, kMaxPolicyBytes);
+    auto text = read_file(path, kMaxPolicyBytes);
     auto json = text ? Json::parse(text.value()) : Result<Json>(text.error());
     if (!json || json.value().find("model_family") != nullptr) return false;
     for (const char* key : {"robot", "cameras", "checkpoint", "statistics", "normalisation"})

@@ -209,6 +209,9 @@ int serve_jetlink(Context& context, const Command& command, int (*wait)()) {
   context.out.document_line({{"listening", std::move(listening)}, {"models", std::move(models)}});
   context.out.text("listening on {} (jetlink)\n", server.value()->endpoint());
   context.out.flush(kGood);
+  if (!context.out.arrived())
+    context.out.say(Level::kWarn, "serve: standard output took no line; listening on {} (jetlink)",
+                    server.value()->endpoint());
   const int signal = wait();
   context.out.say(Level::kInfo, "serve: ended by {}", signal == SIGINT ? "Ctrl-C" : "a signal");
   return g_fatal ? kDeadline : kGood;

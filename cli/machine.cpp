@@ -5,22 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 
 #include "base/cpu_budget.h"
+#include "base/input_file.h"
 #include "cli/version.h"
 
 namespace outrider::cli {
 namespace {
 
 // First kilobytes of a kernel file; empty when there is none.
-std::string read_small(const char* path, size_t max_bytes = 1 << 16) {
-  std::FILE* file = std::fopen(path, "rbe");
-  if (file == nullptr) return {};
-  std::string text(max_bytes, '\0');
-  text.resize(std::fread(text.data(), 1, max_bytes, file));
-  std::fclose(file);
+std::string read_small(const char* path) {
+  std::string text = read_file_begin(path, 1 << 16);
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return text;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/input_file.h"
 #include "base/printable.h"
 #include "cli/npy.h"
 #include "cli/onnx_model.h"
@@ -128,7 +129,7 @@ bool is_onnx_recording(const std::string& path) {
 Result<OnnxCases> read_onnx_cases(const std::string& path) {
   const bool inline_data = is_onnx_recording(path);
   const std::string file = inline_data ? path : path + "/meta.json";
-  auto text = read_text_file(file, kMaxBytes);
+  auto text = read_file(file, kMaxBytes);
   if (!text) return text.error();
   auto json = Json::parse(text.value());
   if (!json) return bad(file, std::string(json.error().message()));

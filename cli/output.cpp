@@ -184,13 +184,14 @@ void Output::progress(std::string_view line, bool last) {
 int Output::flush(int status) {
   if (progress_open_) write_all(2, "\n");
   progress_open_ = false;
-  if (pending_.empty()) return status;
-  const int error = stdout_closed_ ? EBADF : write_all(answer_fd_, pending_);
+  if (!pending_.empty() && write_error_ == 0) {
+    write_error_ = stdout_closed_ ? EBADF : write_all(answer_fd_, pending_);
+    if (write_error_ != 0 && write_error_ != EPIPE)
+      say_line(Level::kError, fmt::format("standard output: {}; the answer was not written",
+                                          std::strerror(write_error_)));
+  }
   pending_.clear();
-  if (error == 0 || error == EPIPE) return status;
-  say_line(Level::kError,
-           fmt::format("standard output: {}; the answer was not written", std::strerror(error)));
-  return kUsage;
+  return write_error_ == 0 || write_error_ == EPIPE ? status : int{kUsage};
 }
 
 Report error_document(const Error& error, Exit status) {

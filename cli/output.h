@@ -114,9 +114,11 @@ class Output {
   // Rewrites one line on a terminal; elsewhere at most one line every two seconds.
   void progress(std::string_view line, bool last = false);
 
-  // Writes what is pending. A broken pipe is quiet; a full disk or a closed descriptor turns
-  // `status` into kUsage and says why.
+  // Writes what is pending. A broken pipe is quiet; a full disk or a closed descriptor is said once
+  // and turns `status` into kUsage, of this call and of all that follow.
   int flush(int status);
+  // Did all that was flushed arrive? false also when the reader of a pipe is gone.
+  bool arrived() const { return write_error_ == 0; }
 
  private:
   void say_line(Level level, const std::string& line);
@@ -124,6 +126,7 @@ class Output {
   bool json_ = false, stdout_closed_ = false, document_done_ = false, progress_open_ = false;
   Level level_ = Level::kInfo;
   int answer_fd_ = 1;
+  int write_error_ = 0;  // the first errno; nothing is written after it
   double last_progress_s_ = -1e9;
   std::string pending_;
 };

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/input_file.h"
 #include "base/mapped_file.h"
 #include "cli/config.h"
 #include "cli/npy.h"
@@ -36,7 +37,7 @@ constexpr StoredArray kStored[] = {
 };
 
 Result<Json> read_meta(const std::string& folder) {
-  auto text = read_text_file(folder + "/meta.json", kMaxMetaBytes);
+  auto text = read_file(folder + "/meta.json", kMaxMetaBytes);
   if (!text) return text.error();
   auto json = Json::parse(text.value());
   if (!json)

@@ -1,7 +1,5 @@
 #include "cli/push.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -166,56 +164,26 @@ class Pusher {
 // ---- files -------------------------------------------------------------------------------------
 
 Result<FileBytes> FileBytes::open(const std::string& path) {
-  // A pipe without a writer would wait for one.
+  auto file = InputFile::open(path);
+  if (!file) return file.error();
   FileBytes out;
-  out.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (out.fd_ < 0)
-    return make_error(Code::kNotFound, "cannot open \"%s\": %s", shown(path, 300).c_str(),
-                      std::strerror(errno));
-  struct stat info = {};
-  if (::fstat(out.fd_, &info) != 0 || !S_ISREG(info.st_mode))
-    return make_error(Code::kNotFound, "cannot open \"%s\": %s", shown(path, 300).c_str(),
-                      S_ISDIR(info.st_mode) ? "is a folder" : "is no regular file");
-  out.size_ = static_cast<uint64_t>(info.st_size);
+  out.file_ = std::move(file.value());
   out.path_ = path;
   return out;
 }
 
-FileBytes::FileBytes(FileBytes&& other) noexcept {
-  *this = std::move(other);
-}
-
-FileBytes& FileBytes::operator=(FileBytes&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(size_, other.size_);
-  std::swap(path_, other.path_);
-  std::swap(buffer_, other.buffer_);
-  return *this;
-}
-
-FileBytes::~FileBytes() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Result<std::span<const std::byte>> FileBytes::read(uint64_t at, size_t n) {
   buffer_.resize(std::max(buffer_.size(), n));
-  for (size_t have = 0; have < n;) {
-    const ssize_t got =
-        ::pread(fd_, buffer_.data() + have, n - have, static_cast<off_t>(at + have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      return make_error(Code::kFailed, "%s: byte %llu cannot be read: %s",
-                        shown(path_, 200).c_str(), static_cast<unsigned long long>(at + have),
-                        std::strerror(errno));
-    if (got == 0)
-      return make_error(Code::kFailed,
-                        "%s: it had %llu bytes and ends at byte %llu now; push it again when "
-                        "nobody writes to it",
-                        shown(path_, 200).c_str(), static_cast<unsigned long long>(size_),
-                        static_cast<unsigned long long>(at + have));
-    have += static_cast<size_t>(got);
-  }
-  return std::span<const std::byte>(buffer_).first(n);
+  const auto wanted = std::span(buffer_).first(n);
+  auto got = file_.read_at(at, wanted);
+  if (!got) return make_error(Code::kFailed, "%s", got.error().text);
+  if (got.value() < n)
+    return make_error(Code::kFailed,
+                      "%s: it had %llu bytes and ends at byte %llu now; push it again when "
+                      "nobody writes to it",
+                      shown(path_, 200).c_str(), static_cast<unsigned long long>(size()),
+                      static_cast<unsigned long long>(at + got.value()));
+  return std::span<const std::byte>(wanted);
 }
 
 Result<PushPlan> plan_push(const std::string& path, const std::string& vision,

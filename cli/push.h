@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/input_file.h"
 #include "base/result.h"
 #include "link/client/connection.h"
 #include "link/provision/pusher.h"
@@ -19,15 +20,11 @@ class FileBytes final : public link::PushBytes {
   // Errors: kNotFound (missing, unreadable, no regular file).
   static Result<FileBytes> open(const std::string& path);
   FileBytes() = default;
-  FileBytes(FileBytes&& other) noexcept;
-  FileBytes& operator=(FileBytes&& other) noexcept;
-  ~FileBytes();
-  uint64_t size() const override { return size_; }
+  uint64_t size() const override { return file_.size_bytes(); }
   Result<std::span<const std::byte>> read(uint64_t at, size_t n) override;
 
  private:
-  int fd_ = -1;
-  uint64_t size_ = 0;
+  InputFile file_;
   std::string path_;
   std::vector<std::byte> buffer_;
 };

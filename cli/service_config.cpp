@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/input_file.h"
 #include "base/json.h"
 
 namespace outrider::cli {
@@ -25,7 +26,7 @@ Result<ServiceConfig> resolve_models(ServiceText text, const Wish& wish) {
 Result<ServiceConfig> read_service(const std::string& path, const Wish& wish) {
   // A service configuration nests and has no model_family; everything else is one model.
   if (std::filesystem::path(path).extension() == ".json") {
-    auto text = read_text_file(path, kMaxConfigBytes);
+    auto text = read_file(path, kMaxConfigBytes);
     if (!text) return text.error();
     auto json = Json::parse(text.value());
     if (!json) return make_error(Code::kInvalid, "%s: %s", path.c_str(), json.error().text);

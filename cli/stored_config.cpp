@@ -1,8 +1,6 @@
 #include "cli/stored_config.h"
 
-#include <cstdio>
-#include <cstring>
-
+#include "base/input_file.h"
 #include "gguf/gguf.h"
 #include "models/pi_gguf.h"
 #include "onnx/reader.h"
@@ -11,12 +9,7 @@ namespace outrider::cli {
 namespace {
 
 bool is_gguf(const std::string& path) {
-  char magic[4] = {};
-  std::FILE* file = std::fopen(path.c_str(), "rbe");
-  if (file == nullptr) return false;
-  const bool whole = std::fread(magic, 1, sizeof magic, file) == sizeof magic;
-  std::fclose(file);
-  return whole && std::memcmp(magic, "GGUF", sizeof magic) == 0;
+  return read_file_begin(path, 4) == "GGUF";
 }
 
 std::unique_ptr<link::ModelSource> provider_of(Resolved resolved) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "abi/probe.h"
+#include "host/loader.h"
 #include "host/reason.h"
 #include "outrider/ext/tandem.h"
 
@@ -309,13 +310,9 @@ bool Bench::may_vary() const {
 
 frt_model_runtime_open_v1_fn Bench::load(const std::string& path, void** handle, std::string* why) {
   tell(ProviderCall::kLoad);
-  *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  *handle = load_library(path.c_str(), *why);
   tell(ProviderCall::kNone);
-  if (*handle == nullptr) {
-    const char* words = dlerror();
-    *why = words == nullptr ? "unknown loader error" : words;
-    return nullptr;
-  }
+  if (*handle == nullptr) return nullptr;
   void* symbol = dlsym(*handle, FRT_MODEL_RUNTIME_OPEN_SYMBOL);
   if (symbol == nullptr) *why = "no symbol " FRT_MODEL_RUNTIME_OPEN_SYMBOL;
   return reinterpret_cast<frt_model_runtime_open_v1_fn>(symbol);

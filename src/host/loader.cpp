@@ -12,19 +12,28 @@
 
 namespace outrider::host {
 
+void* load_library(const char* path, std::string& why) {
+  struct stat info;
+  if (std::strchr(path, '/') != nullptr && stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+    why = "not a regular file; name a .so file";
+    return nullptr;
+  }
+  void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (handle != nullptr) return handle;
+  const char* words = dlerror();
+  why = words == nullptr ? "unknown loader error" : words;
+  return nullptr;
+}
+
 Result<Library> Library::open(const char* path) {
   if (path == nullptr || path[0] == '\0')
     return make_error(Code::kInvalid, "provider: no path given; name a provider's .so file");
-  struct stat info;
-  // Opening a pipe or a device could block for ever; the loader itself does not ask.
-  if (std::strchr(path, '/') != nullptr && stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-    return make_error(Code::kNotFound,
-                      "provider %s: not a regular file; name a provider's .so file", path);
   Library library;
-  library.handle_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  std::string why;
+  library.handle_ = load_library(path, why);
   if (library.handle_ == nullptr) {
     char words[kReasonBytes];
-    copy_line(words, sizeof words, dlerror());
+    copy_line(words, sizeof words, why.c_str());
     return make_error(Code::kNotFound, "provider %s: cannot be loaded: %s", path, words);
   }
   return library;

@@ -1,10 +1,17 @@
 // A provider's shared object in this process, and the owning reference to a runtime that came from
 // it.
 #pragma once
+#include <string>
+
 #include "base/result.h"
 #include "outrider/frt_v1.h"
 
 namespace outrider::host {
+
+// [setup] dlopen, RTLD_NOW | RTLD_LOCAL, of a regular file where the path has a '/': opening a pipe
+// or a device could block for ever, and the loader itself does not ask. nullptr: `why`, which may
+// be the loader's own words.
+void* load_library(const char* path, std::string& why);
 
 // Owns one dlopen reference. Movable. The path is for messages.
 class Library {

@@ -17,21 +17,8 @@
 namespace outrider::cli_test {
 namespace fs = std::filesystem;
 
-Folder::Folder(bool in_memory) {
-  const fs::path memory = "/dev/shm";
-  const bool there = in_memory && ::access(memory.c_str(), W_OK) == 0;
-  static std::atomic<int> n{0};
-  path_ = ((there ? memory : fs::temp_directory_path()) /
-           ("outrider-link-" + std::to_string(::getpid()) + "-" + std::to_string(n++)))
-              .string();
-  fs::remove_all(path_);
-  fs::create_directories(path_);
-}
-
-Folder::~Folder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
+Folder::Folder(bool in_memory)
+    : dir_(in_memory ? test::TempDir::Medium::kMemory : test::TempDir::Medium::kDisk) {}
 
 uint16_t port_of(const std::string& endpoint) {
   return static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));

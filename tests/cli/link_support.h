@@ -16,6 +16,7 @@
 #include "link/server/server.h"
 #include "link/server/stored_models.h"
 #include "link/store/store_fixture.h"
+#include "support/temp_dir.h"
 
 namespace outrider::cli_test {
 
@@ -24,12 +25,11 @@ namespace outrider::cli_test {
 class Folder {
  public:
   explicit Folder(bool in_memory = false);
-  ~Folder();
-  std::string at(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
+  std::string at(const std::string& name) const { return dir_.file(name); }
+  const std::string& path() const { return dir_.path(); }
 
  private:
-  std::string path_;
+  test::TempDir dir_;
 };
 
 inline std::string tcp(uint16_t port) {

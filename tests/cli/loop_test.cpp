@@ -163,6 +163,21 @@ TEST(Loop, a_reader_that_left_ends_the_loop_with_status_3) {
   EXPECT_EQ(outcome.status, 3) << outcome.err;
 }
 
+TEST(Loop, actions_that_find_no_room_are_told_as_that_with_status_2) {
+  RunOptions options;
+  options.stdin_path = write(scratch("loop_full") + "/in", frames(200));
+  const std::vector<std::string> words = {"--hz", "100", "--seconds", "30", "--input", "stdin"};
+  std::vector<std::string> named = loop(words);
+  named.insert(named.end(), {"--actions", "/dev/full"});
+  RunOptions full = options;
+  full.stdout_path = "/dev/full";
+  for (const Outcome& outcome : {run(named, options), run(loop(words), full)}) {
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find("No space left on device"), std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.err.find("reader"), std::string::npos) << outcome.err;
+  }
+}
+
 TEST(Loop, a_robot_talks_to_it_through_shared_memory) {
   const std::string name = "outrider-cli-test-" + std::to_string(::getpid());
   Outcome outcome;
@@ -225,6 +240,7 @@ TEST(Loop, mistakes_are_usage_errors_with_a_way_out) {
     EXPECT_NE(outcome.err.find(words), std::string::npos) << outcome.err;
   };
   told({"--input", "tcp:1"}, "allowed are shm:NAME, stdin, sample");
+  told({"--input", "shm:"}, "allowed are shm:NAME, stdin, sample");
   told({"--input", "shm:../x"}, "a name is 1 to 200 letters");
   told({"--hz", "100", "--deadline-ms", "11"}, "at most the period of 10 ms");
   told({"--safe", "1,2,3"}, "3 numbers, output actions {4, 3} has 12");

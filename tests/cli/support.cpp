@@ -12,6 +12,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "support/temp_dir.h"
+
 namespace outrider::cli_test {
 namespace fs = std::filesystem;
 
@@ -103,18 +105,9 @@ Json document(const Outcome& outcome) {
 }
 
 std::string scratch(const std::string& name) {
-  static const fs::path root = [] {
-    const fs::path path =
-        fs::temp_directory_path() / ("outrider-test-cli-" + std::to_string(::getpid()));
-    fs::remove_all(path);
-    std::atexit([] {
-      fs::remove_all(fs::temp_directory_path() /
-                     ("outrider-test-cli-" + std::to_string(::getpid())));
-    });
-    return path;
-  }();
-  fs::create_directories(root / name);
-  return (root / name).string();
+  const std::string folder = test::temp_file(name);
+  fs::create_directories(folder);
+  return folder;
 }
 
 std::string write(const std::string& path, const std::string& bytes) {

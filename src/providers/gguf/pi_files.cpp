@@ -1,8 +1,8 @@
 #include "providers/gguf/pi_files.h"
 
 #include <cstdio>
-#include <cstring>
 
+#include "base/input_file.h"
 #include "base/sha256.h"
 #include "models/pi_gguf.h"
 #include "models/pi_image.h"
@@ -121,12 +121,7 @@ Result<PiFiles> load_pair(GgufFile policy, GgufFile vision) {
 }
 
 bool is_gguf(const std::string& path) {
-  char magic[4] = {};
-  std::FILE* file = std::fopen(path.c_str(), "rbe");
-  if (file == nullptr) return false;
-  const bool read = std::fread(magic, 1, sizeof magic, file) == sizeof magic;
-  std::fclose(file);
-  return read && std::memcmp(magic, "GGUF", 4) == 0;
+  return read_file_begin(path, 4) == "GGUF";
 }
 
 // What a described file needs besides: how long an answer may be, and what its tokens mean.
