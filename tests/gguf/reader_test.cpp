@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "gguf_bytes.h"
+#include "support/temp_dir.h"
 
 namespace outrider {
 namespace {
@@ -80,7 +81,8 @@ TEST(GgufReader, gaps_between_tensors_and_bytes_behind_the_last_are_allowed) {
 }
 
 TEST(GgufReader, open_maps_the_file_and_the_views_outlive_a_move) {
-  const std::string path = testing::TempDir() + "outrider_reader_test.gguf";
+  const test::TempDir temp;
+  const std::string path = temp.file("policy.gguf");
   std::ofstream(path, std::ios::binary) << good_file().build();
   auto opened = GgufFile::open(path.c_str());
   ASSERT_TRUE(opened) << opened.error().text;

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "gguf/gguf.h"
+#include "support/temp_dir.h"
 
 namespace outrider {
 namespace {
@@ -18,19 +19,12 @@ namespace fs = std::filesystem;
 
 class GgufWriterTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              (std::string("outrider_writer_") +
-               testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string path(const char* name) const { return (folder_ / name).string(); }
   size_t n_files() const {
     return size_t(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
-  fs::path folder_;
+  test::TempDir temp_;
+  fs::path folder_ = temp_.path();
 };
 
 GgufWriter::RowSource counting(int64_t n) {

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "host/conform_elf.h"
+#include "support/temp_dir.h"
 
 namespace outrider::host {
 namespace {
@@ -293,7 +294,8 @@ TEST(ConformElf, a_library_cut_or_flipped_anywhere_never_crashes_the_reader) {
   std::ifstream file(library("not_a_provider.so"), std::ios::binary);  // small
   const std::string good((std::istreambuf_iterator<char>(file)), {});
   ASSERT_GT(good.size(), 64u);
-  const std::string path = testing::TempDir() + "/conform_elf.so";
+  const test::TempDir temp;
+  const std::string path = temp.file("cut.so");
   const auto read = [&](const std::string& bytes) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
     return conformance::read_elf(path.c_str());
@@ -313,7 +315,6 @@ TEST(ConformElf, a_library_cut_or_flipped_anywhere_never_crashes_the_reader) {
     bad[i] = static_cast<char>(bad[i] ^ 0xff);
     (void)read(bad);
   }
-  std::filesystem::remove(path);
 }
 
 }  // namespace

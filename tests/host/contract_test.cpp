@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "fake_provider.h"
+#include "support/temp_dir.h"
 
 namespace outrider::test {
 namespace {
@@ -84,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(EveryRule, HostContract, ::testing::ValuesIn(kRefusals)
 
 // Copies the provider to a name of its own, so that what stays loaded disturbs no other test.
 std::string private_copy(const char* name) {
-  const std::string path = ::testing::TempDir() + name + std::to_string(getpid()) + ".so";
+  const std::string path = temp_file(std::string(name) + ".so");
   std::ofstream(path, std::ios::binary) << std::ifstream(fake_path(), std::ios::binary).rdbuf();
   return path;
 }
@@ -96,7 +97,6 @@ TEST(HostContract, what_cannot_be_released_stays_loaded_and_the_reason_says_so) 
     EXPECT_EQ(s.code, -1) << fault;
     EXPECT_HAS(s.reason, "stays loaded");
     EXPECT_TRUE(is_loaded(path));
-    unlink(path.c_str());
   }
 }
 

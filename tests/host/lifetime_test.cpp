@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "fake_provider.h"
+#include "support/temp_dir.h"
 
 namespace outrider::test {
 namespace {
@@ -49,8 +50,8 @@ TEST(HostLifetime, two_sessions_of_one_provider_do_not_see_each_other) {
 }
 
 TEST(HostLifetime, two_copies_of_one_provider_live_in_one_process) {
-  const std::string copy =
-      ::testing::TempDir() + "provider_fake_copy" + std::to_string(getpid()) + ".so";
+  const TempDir temp;
+  const std::string copy = temp.file("provider_fake_copy.so");
   std::ofstream(copy, std::ios::binary) << std::ifstream(fake_path(), std::ios::binary).rdbuf();
   {
     CSession a(fake_config({{"plan", "split"}})), b(fake_config(), copy);
@@ -64,7 +65,6 @@ TEST(HostLifetime, two_copies_of_one_provider_live_in_one_process) {
   }
   EXPECT_FALSE(is_loaded(copy));
   EXPECT_FALSE(is_loaded(fake_path()));
-  unlink(copy.c_str());
 }
 
 TEST(HostLifetime, sessions_in_two_threads_open_tick_fail_and_close_side_by_side) {

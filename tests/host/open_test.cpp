@@ -7,18 +7,15 @@
 #include <fstream>
 
 #include "fake_provider.h"
+#include "support/temp_dir.h"
 
 namespace outrider::test {
 namespace {
 
 // A path in a folder of its own that goes with the object.
 struct TempFolder {
-  std::filesystem::path path;
-  TempFolder() {
-    char name[] = "/tmp/outrider_host_XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~TempFolder() { std::filesystem::remove_all(path); }
+  TempDir temp;
+  std::filesystem::path path = temp.path();
 };
 
 TEST(HostOpen, a_good_provider_opens_and_shows_its_contract) {

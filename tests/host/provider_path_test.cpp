@@ -5,27 +5,22 @@
 #include <fstream>
 
 #include "fake_provider.h"
+#include "support/temp_dir.h"
 
 namespace outrider::test {
 namespace {
 
 class ProviderPath : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/outrider_path_XXXXXX";
-    folder_ = mkdtemp(name);
-  }
-  void TearDown() override {
-    unsetenv("OUTRIDER_PLUGIN_PATH");
-    std::filesystem::remove_all(folder_);
-  }
+  void TearDown() override { unsetenv("OUTRIDER_PLUGIN_PATH"); }
   std::string touch(const std::string& name) {
     const auto path = folder_ / name;
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path).put('x');
     return path.string();
   }
-  std::filesystem::path folder_;
+  TempDir temp_;
+  std::filesystem::path folder_ = temp_.path();
 };
 
 TEST_F(ProviderPath, every_family_has_its_file) {

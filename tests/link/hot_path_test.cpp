@@ -10,6 +10,7 @@
 #include "hot_counter.h"
 #include "link/host_here.h"
 #include "link/serve_process.h"
+#include "support/temp_dir.h"
 
 namespace outrider::link {
 namespace {
@@ -23,8 +24,7 @@ struct HostProcess : here::ServeProcess {
       : ServeProcess({config_file(), "--provider", here::provider("fake"), "--listen",
                       "tcp://127.0.0.1:0"}) {}
   static std::string config_file() {
-    const std::string path =
-        ::testing::TempDir() + "/outrider-hot-" + std::to_string(::getpid()) + ".json";
+    const std::string path = test::temp_file("fake.json");
     std::ofstream(path) << kConfig;
     return path;
   }

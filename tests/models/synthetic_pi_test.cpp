@@ -10,6 +10,7 @@
 #include "gguf/gguf.h"
 #include "models/pi_gguf.h"
 #include "models/synthetic_vocab.h"
+#include "support/temp_dir.h"
 #include "text/pi_prompt.h"
 #include "text/tokenizer.h"
 
@@ -29,14 +30,6 @@ std::string content(const std::string& path) {
 
 class SyntheticPiTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              (std::string("outrider_synthetic_") +
-               testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string path(const char* name) const { return (folder_ / name).string(); }
   Result<void> write(const SyntheticPi& what) const {
     return write_synthetic_pi(what, path("policy").c_str(), path("vision").c_str());
@@ -44,7 +37,8 @@ class SyntheticPiTest : public testing::Test {
   size_t n_files() const {
     return size_t(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
-  fs::path folder_;
+  test::TempDir temp_;
+  fs::path folder_ = temp_.path();
 };
 
 TEST_F(SyntheticPiTest, a_tiny_pair_of_every_type_opens_with_the_promised_sizes) {

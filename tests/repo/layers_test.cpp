@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -129,6 +130,59 @@ TEST(Sources, only_base_env_reads_the_environment) {
       text << in.rdbuf();
       EXPECT_EQ(text.str().find("getenv("), std::string::npos) << entry.path();
     }
+  }
+}
+
+// Whoever opens a file decides what a pipe, a link or somebody else's file at that path does. That
+// is decided once: base/input_file.h, base/output_file.h, base/private_file.h. The rest opens what
+// is no file of a person.
+TEST(Sources, files_of_people_are_opened_in_one_place) {
+  const std::set<std::string> others = {
+      "src/base/input_file.cpp",              // the place
+      "src/base/output_file.cpp",             // the place
+      "src/base/private_file.cpp",            // the place
+      "src/adapter/params.cpp",               // folders, to flush them
+      "src/base/cpu_budget.cpp",              // /proc and /sys
+      "src/host/conform_process.cpp",         // /proc
+      "src/link/server/models.cpp",           // /proc
+      "src/record/process.cpp",               // /proc
+      "src/link/store/posix_files.cpp",       // below a folder of its own, never through a link
+      "src/link/transport/usb/ffs_port.cpp",  // device nodes
+      "src/link/transport/usb/gadget_setup_linux.cpp",  // configfs
+      "src/link/transport/usb/libusb_port.cpp",         // device nodes
+      "src/owner/system_linux.cpp",                     // /sys, /proc; without waiting
+      "src/loop/segment.cpp",                           // shared memory
+      "cli/demo_host.cpp",                              // /dev/null
+      "cli/output.cpp",                                 // /dev/null
+  };
+  const std::regex opens(
+      R"((^|[^\w>])::(open|openat|creat|shm_open)\(|\bf(re)?open\(|\b(if|of|f)stream\b)");
+  std::set<std::string> seen;
+  for (const char* top : {"src", "cli"})
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      std::ifstream in(entry.path());
+      for (std::string line; std::getline(in, line);)
+        if (std::regex_search(line.substr(0, line.find("//")), opens))
+          seen.insert(fs::relative(entry.path(), kRoot).string());
+    }
+  EXPECT_EQ(seen, others);
+}
+
+// What a test leaves behind, the next one finds.
+TEST(Tests, put_their_files_where_they_go_with_the_test) {
+  const std::regex elsewhere(R"(testing::TempDir|temp_directory_path|mkd?s?temp\(|"/tmp/|tmpnam)");
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
+    if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+    const std::string path = fs::relative(entry.path(), kRoot).string();
+    if (path == "tests/support/temp_dir.h" || path.starts_with("tests/repo/") ||
+        path == "tests/link/transport/usb/guest_program.cpp")  // a machine of its own
+      continue;
+    std::ifstream in(entry.path());
+    int n = 0;
+    for (std::string line; std::getline(in, line);)
+      EXPECT_FALSE(++n > 0 && std::regex_search(line, elsewhere))
+          << path << ":" << n << ": " << line;
   }
 }
 

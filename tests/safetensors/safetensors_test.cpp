@@ -6,6 +6,8 @@
 #include <fstream>
 #include <random>
 
+#include "support/temp_dir.h"
+
 namespace outrider {
 namespace {
 
@@ -84,7 +86,8 @@ TEST(SafeTensors, other_element_types_are_refused_by_name) {
 }
 
 TEST(SafeTensors, open_keeps_the_views_alive_over_a_move) {
-  const std::string path = testing::TempDir() + "outrider_test.safetensors";
+  const test::TempDir temp;
+  const std::string path = temp.file("policy.safetensors");
   std::ofstream(path, std::ios::binary) << file_of(kGood, 28);
   auto opened = SafeTensorsFile::open(path.c_str());
   ASSERT_TRUE(opened) << opened.error().text;

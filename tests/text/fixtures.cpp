@@ -8,6 +8,8 @@
 #include <map>
 #include <sstream>
 
+#include "support/temp_dir.h"
+
 namespace outrider::text_test {
 
 std::filesystem::path shared_dir() {
@@ -37,25 +39,8 @@ std::vector<int32_t> int_list(const Json& array) {
   return values;
 }
 
-namespace {
-
-// A folder that goes away with the program.
-struct TemporaryFolder {
-  std::filesystem::path path;
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "outrider-text-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path.empty()) std::filesystem::remove_all(path, ignored);
-  }
-};
-
-}  // namespace
-
 std::filesystem::path made_model(const std::string& arguments, std::string* why) {
-  static TemporaryFolder folder;
+  static const test::TempDir folder;
   static std::map<std::string, std::filesystem::path> made;
   if (const auto known = made.find(arguments); known != made.end()) return known->second;
   const std::filesystem::path tool = shared_dir() / "tools" / "make_gguf.py";
@@ -67,7 +52,7 @@ std::filesystem::path made_model(const std::string& arguments, std::string* why)
     *why = "/usr/bin/python3 with numpy is needed to write the model file";
     return {};
   }
-  const std::filesystem::path out = folder.path / std::to_string(made.size());
+  const std::filesystem::path out = folder.file(std::to_string(made.size()));
   const std::string command = "/usr/bin/python3 '" + tool.string() + "' " + arguments + " --out '" +
                               out.string() + "' >/dev/null";
   EXPECT_EQ(std::system(command.c_str()), 0) << command;

@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "fixtures.h"
+#include "support/temp_dir.h"
 
 namespace outrider::text_test {
 namespace {
@@ -78,15 +79,11 @@ TEST(Nfc, agrees_with_another_implementation_on_all_characters_and_many_strings)
       "for t in rows:\n"
       "  a=t.encode(); b=u.normalize('NFC',t).encode()\n"
       "  out.write(len(a).to_bytes(4,'little')+a+len(b).to_bytes(4,'little')+b)\n\" ";
-  char name[] = "/tmp/outrider-nfc-XXXXXX";
-  ASSERT_NE(mkdtemp(name), nullptr);
-  const std::string path = std::string(name) + "/rows";
-  if (std::system((command + path + " 2>/dev/null").c_str()) != 0) {
-    std::filesystem::remove_all(name);
+  const test::TempDir temp;
+  const std::string path = temp.file("rows");
+  if (std::system((command + path + " 2>/dev/null").c_str()) != 0)
     GTEST_SKIP() << "/usr/bin/python3 is needed";
-  }
   const std::string rows = read_file(path);
-  std::filesystem::remove_all(name);
   size_t at = 0, n_rows = 0;
   const auto take = [&] {
     const auto byte = [&](size_t i) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "encode.h"
+#include "support/temp_dir.h"
 #include "vision/image.h"
 
 namespace outrider {
@@ -264,17 +265,14 @@ TEST(DecodeImage, the_first_bytes_decide_not_the_name) {
 }
 
 TEST(FC13, a_picture_from_a_file_equals_the_same_pixels_from_memory) {
-  const auto folder = std::filesystem::temp_directory_path() /
-                      ("outrider-vision-" + std::to_string(std::random_device{}()));
-  std::filesystem::create_directories(folder);
+  const test::TempDir folder;
   const Bytes rgb = noise(31 * 17 * 3, 8);
   const Bytes png = test::write_png({2, 8}, 31, 17, rgb);
-  std::ofstream(folder / "a.png", std::ios::binary)
+  std::ofstream(folder.file("a.png"), std::ios::binary)
       .write(reinterpret_cast<const char*>(png.data()), long(png.size()));
 
-  const auto from_file = load_image((folder / "a.png").c_str());
-  const auto missing = load_image((folder / "b.png").c_str());
-  std::filesystem::remove_all(folder);
+  const auto from_file = load_image(folder.file("a.png").c_str());
+  const auto missing = load_image(folder.file("b.png").c_str());
   ASSERT_TRUE(from_file) << from_file.error().message();
   Bytes from_memory(rgb.size());
   to_rgb({PixelFormat::kRgb8, rgb.data(), rgb.size(), 31, 17, 0}, from_memory.data());

@@ -8,6 +8,7 @@
 #include "link/faults/drive.h"
 #include "link/faults/packet_cable.h"
 #include "link/secure/secure.h"
+#include "support/temp_dir.h"
 
 namespace outrider::link::faults {
 namespace {
@@ -147,7 +148,7 @@ TEST_F(Network, damage_that_the_checksum_of_tcp_does_not_see_is_found_and_never_
 }
 
 TEST_F(Network, an_encrypted_link_survives_the_same_network) {
-  const std::string path = ::testing::TempDir() + "/outrider-network.key";
+  const std::string path = test::temp_file("network.key");
   std::ofstream(path) << std::string(32, 'k');
   ::chmod(path.c_str(), 0600);
   const auto key = read_key_file(path);

@@ -9,6 +9,7 @@
 #include "link/faults/drive.h"
 #include "link/faults/fault_proxy.h"
 #include "link/serve_process.h"
+#include "support/temp_dir.h"
 
 namespace outrider::link::faults {
 namespace {
@@ -20,8 +21,7 @@ struct HostProcess : here::ServeProcess {
                       "tcp://127.0.0.1:" + std::to_string(port)},
                      clock_ahead_s) {}
   static std::string config_file() {
-    const std::string path =
-        ::testing::TempDir() + "/outrider-faults-" + std::to_string(::getpid()) + ".json";
+    const std::string path = test::temp_file("fake.json");
     std::ofstream(path) << fake_config(64);
     return path;
   }

@@ -8,6 +8,7 @@
 
 #include "link/faults/drive.h"
 #include "link/serve_process.h"
+#include "support/temp_dir.h"
 
 namespace outrider::link::faults {
 namespace {
@@ -17,8 +18,7 @@ constexpr int kHz = 200;
 TEST(Soak, at_200_hz_no_tick_is_lost_and_both_processes_stay_as_they_are) {
   const char* wanted = std::getenv("OUTRIDER_SOAK_SECONDS");
   const int seconds = wanted != nullptr ? std::max(1, std::atoi(wanted)) : 1;
-  const std::string config =
-      ::testing::TempDir() + "/outrider-soak-" + std::to_string(held_by(0).n_files) + ".json";
+  const std::string config = test::temp_file("soak.json");
   std::ofstream(config) << fake_config(64);
   const here::ServeProcess host(
       {config, "--provider", provider("fake"), "--listen", "tcp://127.0.0.1:0"});

@@ -10,6 +10,7 @@
 #include "link/transport/usb/descriptors.h"
 #include "link/transport/usb/host_find.h"
 #include "link/transport/usb/link_power.h"
+#include "support/temp_dir.h"
 
 namespace outrider::link::usb {
 namespace {
@@ -19,16 +20,12 @@ namespace fs = std::filesystem;
 class UsbFind : public ::testing::Test {
  protected:
   void SetUp() override {
-    char name[] = "/tmp/outrider-usb-XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    root = name;
     paths.devices = (root / "devices").string();
     paths.nodes = (root / "nodes").string();
     paths.processes = (root / "proc").string();
     paths.container_marks = {(root / "container").string()};
     for (const char* dir : {"devices", "nodes/001", "proc"}) fs::create_directories(root / dir);
   }
-  void TearDown() override { fs::remove_all(root); }
 
   void put(const fs::path& path, const std::string& text) {
     fs::create_directories((root / path).parent_path());
@@ -54,7 +51,8 @@ class UsbFind : public ::testing::Test {
     EXPECT_NE(error.message().find(part), std::string_view::npos) << error.text;
   }
 
-  fs::path root;
+  test::TempDir temp;
+  fs::path root = temp.path();
   SysPaths paths;
 };
 
