@@ -16,6 +16,8 @@ class Witness {
   }
   // The longest wait since the last call.
   int64_t take_worst_ns() { return worst_ns_.exchange(0); }
+  // All waits since the last call, one after the other.
+  int64_t take_sum_ns() { return sum_ns_.exchange(0); }
 
  private:
   static constexpr int64_t kLookNs = 1'000'000;
@@ -26,10 +28,11 @@ class Witness {
       }
       const int64_t late_ns = clock_.now_ns() - due_ns;
       if (late_ns > worst_ns_) worst_ns_ = late_ns;
+      sum_ns_ += late_ns;
     }
   }
   MonotonicClock clock_;
-  std::atomic<int64_t> worst_ns_{0};
+  std::atomic<int64_t> worst_ns_{0}, sum_ns_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
