@@ -82,6 +82,8 @@ class Conv {
       c.from = job_.from + first;
       c.to = job_.to + first;
       c.n_places = last - first;
+      const bool whole = run.n_y == job_.kernel_y && run.n_x == job_.kernel_x;
+      c.tap = whole ? job_.tap : nullptr;
       c.n_y = run.n_y;
       c.n_x = run.n_x;
       c.w = w + run.y0 * c.w_y + run.x0 * c.w_x;
@@ -89,10 +91,18 @@ class Conv {
     }
     c.w = w;
     if (c.ends == 0 || c.relu != 0 || job_.activation == Activation::kNone) return;
-    for (int32_t block = 0; block < c.n_blocks; ++block)
-      for (int64_t p = places.first; p < places.last; ++p)
-        table_.activate_row(c.y + block * c.y_block + job_.to[p], kChannelBlock,
-                            static_cast<int32_t>(job_.activation));
+    for (int32_t block = 0; block < c.n_blocks; ++block) activate(c.y + block * c.y_block, places);
+  }
+
+  // Places that lie behind each other at once.
+  void activate(float* y, Range places) const noexcept {
+    for (int64_t p = places.first; p < places.last;) {
+      int64_t end = p + 1;
+      while (end < places.last && job_.to[end] == job_.to[end - 1] + kChannelBlock) ++end;
+      table_.activate_row(y + job_.to[p], (end - p) * kChannelBlock,
+                          static_cast<int32_t>(job_.activation));
+      p = end;
+    }
   }
 
   const ChannelConv& job_;
@@ -106,6 +116,7 @@ class Conv {
 void convolve_channels(const ChannelConv& job, const KernelTable& table,
                        ThreadPool& pool) noexcept {
   OUTRIDER_ASSERT(!job.own || (job.n_outer == 1 && job.n_run == 1));
+  OUTRIDER_ASSERT(job.tap == nullptr || (job.n_outer == 1 && job.n_last == job.n_run));
   const Conv conv(job, table);
   if (conv.n_products() <= kAloneProducts || pool.n_threads() == 1)
     return conv.items({0, conv.n_items()});

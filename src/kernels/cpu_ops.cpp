@@ -25,6 +25,7 @@ static_assert(static_cast<int>(Activation::kRelu) == kActRelu);
 static_assert(static_cast<int>(Activation::kSigmoid) == kActSigmoid);
 static_assert(static_cast<int>(Activation::kTanh) == kActTanh);
 static_assert(static_cast<int>(Activation::kElu) == kActElu);
+static_assert(static_cast<int>(Activation::kHardSwish) == kActHardSwish);
 
 // A row operation on fewer values than this is done before a second thread has heard of it.
 constexpr int64_t kAloneValues = 4096;

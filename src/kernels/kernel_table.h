@@ -54,6 +54,7 @@ struct Int8PanelTail {
 // The numbers of Activation in tensor/ops.h.
 constexpr int kActNone = 0, kActGeluTanh = 1, kActGeluQuick = 2, kActSilu = 3;
 constexpr int kActRelu = 4, kActSigmoid = 5, kActTanh = 6, kActElu = 7;
+constexpr int kActHardSwish = 8;
 
 // tile[r][p][lane] (+)= sum over k of a[k][r] * w[p][k][lane].
 //   a              packed activations of exactly this tile's rows, at its first k
@@ -119,6 +120,8 @@ struct ChannelWindows {
   const float* x;
   const int64_t *from, *to;  // [n_places]
   int64_t n_places;
+  // Offsets of all n_y * n_x * n_run taps of the one outer, in the order of their weights; or null.
+  const int64_t* tap;
   int64_t n_outer, n_y, n_x, n_run, n_last;  // n_last: the run of the last outer
   int64_t x_outer, x_y, x_x, x_run;
   const float* w;

@@ -148,6 +148,10 @@ float activate(float x, int32_t activation) {
       return static_cast<float>(tanh(v));
     case kActElu:
       return x > 0 ? x : static_cast<float>(expm1(v));
+    case kActHardSwish: {
+      const double share = v / 6 + 0.5;
+      return static_cast<float>(v * (share < 0 ? 0 : share > 1 ? 1 : share));
+    }
     default:
       return x;
   }

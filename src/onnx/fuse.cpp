@@ -44,6 +44,7 @@ Activation activation_of(const Node& node) {
   if (node.op == "Relu") return Activation::kRelu;
   if (node.op == "Sigmoid") return Activation::kSigmoid;
   if (node.op == "Tanh") return Activation::kTanh;
+  if (node.op == "HardSwish") return Activation::kHardSwish;
   if (node.op == "Elu") {
     const Attribute* alpha = node.find("alpha");
     if (alpha == nullptr || (alpha->kind == Attribute::Kind::kFloat && alpha->f == 1))

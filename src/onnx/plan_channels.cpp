@@ -91,7 +91,7 @@ bool Planner::blocks_of_each(std::vector<int>& inputs, int64_t& n_channels) {
       if (v < 0) return false;
     } else {
       const bool fits = type.shape.rank() == shape.rank() && type.shape[1] == n_channels &&
-                        (type.shape == shape || same_in_blocks(type.shape));
+                        (type.shape == shape || type.shape.product(2, type.shape.rank()) == 1);
       if (!fits || !can_be_blocked(type)) return false;
       v = in_blocks(v);
     }
@@ -110,10 +110,14 @@ Step* Planner::maker_of(int v) {
 int Planner::absorbed(const Node& node, const std::vector<int>& inputs) {
   if (!node.domain.empty() || node.sole == 0) return kBroken;
   if (node.op == "Add" && inputs.size() == 2) return absorbed_add(node, inputs);
-  if (node.op != "Relu" || inputs.size() != 1 || inputs[0] < 0 || !value(inputs[0]).blocked)
+  const Activation activation = node.op == "Relu"        ? Activation::kRelu
+                                : node.op == "HardSwish" ? Activation::kHardSwish
+                                                         : Activation::kNone;
+  if (activation == Activation::kNone || inputs.size() != 1 || inputs[0] < 0 ||
+      !value(inputs[0]).blocked)
     return kBroken;
   Step* maker = maker_of(inputs[0]);
-  return maker != nullptr && maker->kernel->absorb(Activation::kRelu) ? inputs[0] : kBroken;
+  return maker != nullptr && maker->kernel->absorb(activation) ? inputs[0] : kBroken;
 }
 
 // The later of both makers adds what the other has made already.

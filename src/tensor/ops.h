@@ -39,8 +39,8 @@ struct Weight {
   const void* data = nullptr;
 };
 
-// kElu: x above 0, exp(x) - 1 below.
-enum class Activation : uint8_t { kNone, kGeluTanh, kGeluQuick, kSilu, kRelu, kSigmoid, kTanh, kElu };
+// kElu: x above 0, exp(x) - 1 below. kHardSwish: x times x / 6 + 1/2, which stops at 0 and 1.
+enum class Activation : uint8_t { kNone, kGeluTanh, kGeluQuick, kSilu, kRelu, kSigmoid, kTanh, kElu, kHardSwish };
 
 // How packed rows of several matrices lie behind each other.
 enum class Stack : uint8_t {
@@ -133,6 +133,8 @@ struct ChannelConv {
   const float* x = nullptr;
   const int64_t *from = nullptr, *to = nullptr;  // by place
   std::span<const Run> runs;
+  // With one outer: what x is at for every (ky, kx, run), for runs of places that miss no tap; or null.
+  const int64_t* tap = nullptr;
   int64_t kernel_y = 1, kernel_x = 1, n_outer = 1, n_run = 1, n_last = 1;  // n_last: of the last outer
   int64_t x_outer = 0, x_y = 0, x_x = 0, x_run = 0, x_block = 0;
   bool own = false;

@@ -26,7 +26,7 @@ struct Case {
 // sanitizer.
 struct Arrays {
   std::vector<float> x, w, bias, add;
-  std::vector<int64_t> from, to;
+  std::vector<int64_t> from, to, tap;
   std::vector<ChannelConv::Run> runs;
   ChannelConv job;
 
@@ -59,6 +59,11 @@ struct Arrays {
     w = random_values(static_cast<size_t>(taps * k.n_blocks * step), 6);
     bias = random_values(static_cast<size_t>(k.n_blocks * step), 7);
     add = random_values(static_cast<size_t>(k.n_blocks * job.y_block), 8);
+    if (k.n_outer == 1 && !k.own) {
+      for (int64_t i = 0; i < k.kernel * k.kernel * k.n_run; ++i)
+        tap.push_back(i / k.n_run / k.kernel * row + i / k.n_run % k.kernel * step + i % k.n_run);
+      job.tap = tap.data();
+    }
     job.x = x.data();
     job.w = w.data();
     job.bias = bias.data();
@@ -134,18 +139,22 @@ TEST_P(ChannelsOnEveryTable, are_one_chain_for_every_number_of_blocks_and_places
 
 // Activations that are no maximum go through the table's own row.
 TEST_P(ChannelsOnEveryTable, activations_are_those_of_activate) {
-  const Arrays a({9, 4, 3, 2, 16, 16, 2, false, false, Activation::kTanh});
-  const auto ops = make_ops(GetParam(), 1);
-  std::vector<float> y(a.add.size()), plain(a.add.size());
-  ChannelConv job = a.job;
-  job.y = y.data();
-  ops->convolve(job);
-  job.activation = Activation::kNone;
-  job.y = plain.data();
-  ops->convolve(job);
-  ops->activate({plain.data(), static_cast<int64_t>(plain.size()) / kChannelBlock, kChannelBlock},
-                Activation::kTanh);
-  EXPECT_EQ(std::memcmp(y.data(), plain.data(), y.size() * sizeof(float)), 0);
+  // Places of the outputs go backwards, so that none lie behind each other; then all of them do.
+  for (const bool in_order : {false, true}) {
+    Arrays a({9, 4, 3, 2, 16, 16, 2, false, false, Activation::kTanh});
+    if (in_order) std::ranges::reverse(a.to);
+    const auto ops = make_ops(GetParam(), 1);
+    std::vector<float> y(a.add.size()), plain(a.add.size());
+    ChannelConv job = a.job;
+    job.y = y.data();
+    ops->convolve(job);
+    job.activation = Activation::kNone;
+    job.y = plain.data();
+    ops->convolve(job);
+    ops->activate({plain.data(), static_cast<int64_t>(plain.size()) / kChannelBlock, kChannelBlock},
+                  Activation::kTanh);
+    EXPECT_EQ(std::memcmp(y.data(), plain.data(), y.size() * sizeof(float)), 0);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -173,6 +174,22 @@ TEST_P(RowsOnEveryTable, bounded_activations_follow_the_double_formula_everywher
       ops->activate({x.data(), 1, n}, activation);
       for (int64_t i = 0; i < n; ++i) ASSERT_EQ(std::isnan(x[i]), i == n - 1);
     }
+  }
+}
+
+TEST_P(RowsOnEveryTable, hard_swish_is_x_times_a_share_that_stops_at_0_and_1) {
+  const auto ops = make_ops(GetParam(), 1);
+  std::vector<float> xs = {kInf, -3.0f, 3.0f, 0.0f, 1e30f, -1e30f, kNan};
+  for (int i = -4000; i <= 4000; ++i) xs.push_back(static_cast<float>(i) * 0.0025f);
+  auto y = xs;
+  ops->activate({y.data(), 1, static_cast<int64_t>(y.size())}, Activation::kHardSwish);
+  EXPECT_EQ(y[0], kInf);
+  EXPECT_TRUE(std::isnan(y[6]));
+  for (size_t i = 1; i < xs.size(); ++i) {
+    if (i == 6) continue;
+    const double x = double(xs[i]), share = std::clamp(x / 6 + 0.5, 0.0, 1.0);
+    // The share errs by at most three roundings of numbers up to 1.
+    ASSERT_NEAR(y[i], x * share, std::abs(x) * (share == 0 ? 0 : 4 * kEps32)) << "x " << x;
   }
 }
 

@@ -127,7 +127,7 @@ class ChannelKernel final : public Kernel {
 }  // namespace
 
 bool channels_fit(const NodeContext& c, const ConvSizes& s) {
-  constexpr int64_t kLeastChannels = 12, kFewPlaces = 12;
+  constexpr int64_t kLeastChannels = 8, kFewPlaces = 12;
   // Of tables made before the result's size is looked at, and so that no offset can overflow.
   constexpr int64_t kMostPlaces = int64_t{1} << 20, kMostDilation = int64_t{1} << 20;
   if (!c.is_constant(1) || c.is_constant(0) || (c.has(2) && !c.is_constant(2))) return false;
@@ -178,6 +178,13 @@ Prepared channel_conv(NodeContext& c, const ConvSizes& s) {
   auto *from = kept<int64_t>(c, s.w.n_out()), *to = kept<int64_t>(c, s.w.n_out());
   std::ranges::copy(places.from, from);
   std::ranges::copy(places.to, to);
+  if (!own && !blocked) {
+    auto* tap = kept<int64_t>(c, s.w.n_kernel() * s.in_each);
+    job.tap = tap;
+    for (int64_t y = 0; y < job.kernel_y; ++y)
+      for (int64_t x = 0; x < job.kernel_x; ++x)
+        for (int64_t r = 0; r < s.in_each; ++r) *tap++ = y * job.x_y + x * job.x_x + r * job.x_run;
+  }
   job.from = from;
   job.to = to;
 

@@ -34,6 +34,10 @@ void largest(const Window& w, const float* x, const Part& a, const Part& b, cons
   for (int64_t l = 0; l < kChannelBlock; ++l) y[l] = best[l];
 }
 
+inline void add_lanes(const float* from, double* sums) {
+  for (int64_t l = 0; l < kChannelBlock; ++l) sums[l] += static_cast<double>(from[l]);
+}
+
 void mean(const Window& w, const float* x, const Part& a, const Part& b, const Part& e, int64_t n,
           float* y) {
   double sum[kChannelBlock] = {};
@@ -41,7 +45,7 @@ void mean(const Window& w, const float* x, const Part& a, const Part& b, const P
     for (int64_t j = b.first, yi = b.at; j < b.last; ++j, yi += w.dilation[1])
       for (int64_t k = e.first, xi = e.at; k < e.last; ++k, xi += w.dilation[2]) {
         const float* from = x + ((zi * w.in[1] + yi) * w.in[2] + xi) * kChannelBlock;
-        for (int64_t l = 0; l < kChannelBlock; ++l) sum[l] += static_cast<double>(from[l]);
+        add_lanes(from, sum);
       }
   for (int64_t l = 0; l < kChannelBlock; ++l)
     y[l] = n == 0 ? 0 : static_cast<float>(sum[l] / static_cast<double>(n));
@@ -78,10 +82,10 @@ std::unique_ptr<Kernel> block_global_average(int64_t n_batch, int64_t n_channels
         const float* x = o.input<float>(0) + item * n * kChannelBlock;
         constexpr int64_t kSums = 8;
         double sums[kSums][kChannelBlock] = {};
-        const int64_t whole = n / kSums * kSums;
-        for (int64_t p = 0; p < n; ++p)
-          for (int64_t l = 0; l < kChannelBlock; ++l)
-            sums[p < whole ? p % kSums : 0][l] += static_cast<double>(x[p * kChannelBlock + l]);
+        int64_t p = 0;
+        for (; p + kSums <= n; p += kSums)
+          for (int64_t k = 0; k < kSums; ++k) add_lanes(x + (p + k) * kChannelBlock, sums[k]);
+        for (; p < n; ++p) add_lanes(x + p * kChannelBlock, sums[0]);
         const int64_t channel = item % n_blocks * kChannelBlock;
         float* y = o.output<float>(0) + item / n_blocks * n_channels + channel;
         for (int64_t l = 0; l < std::min(kChannelBlock, n_channels - channel); ++l) {

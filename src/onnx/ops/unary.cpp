@@ -85,8 +85,6 @@ OUTRIDER_REAL(atanh_op, kCostly, std::atanh(x))
 OUTRIDER_REAL(erf_op, kCostly, std::erf(x))
 OUTRIDER_REAL(softplus, kCostly, x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)))
 OUTRIDER_REAL(softsign, kCheap, x / (1 + std::abs(x)))
-OUTRIDER_REAL(hard_swish, kCheap,
-              x* std::max(decltype(x)(0), std::min(decltype(x)(1), x / 6 + decltype(x)(0.5))))
 OUTRIDER_REAL(mish, kCostly,
               x* std::tanh(x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x))))
 #undef OUTRIDER_REAL
@@ -134,6 +132,13 @@ Prepared elu(NodeContext& c) {
     return activation<Activation::kElu>(c);
   return map_real(c, kCostly, [alpha](auto x) {
     return x > 0 ? x : static_cast<decltype(x)>(static_cast<decltype(x)>(alpha) * std::expm1(x));
+  });
+}
+Prepared hard_swish(NodeContext& c) {
+  if (c.n_inputs() == 1 && c.dtype(0) == DType::kF32) return activation<Activation::kHardSwish>(c);
+  return map_real(c, kCheap, [](auto x) {
+    using T = decltype(x);
+    return static_cast<T>(x * std::max(T(0), std::min(T(1), static_cast<T>(x / 6 + T(0.5)))));
   });
 }
 Prepared celu(NodeContext& c) {
