@@ -1,14 +1,17 @@
 // How steady this machine is by itself: the same work in registers, again and again, on the threads
 // of the pool. No tick of a policy on this machine can be steadier.
 //
-//   steady_bench [threads] [milliseconds] [rounds] [repeats]
+//   steady_bench [threads] [milliseconds] [rounds] [repeats] [kilobytes]
 //
 // A job is `threads` equal loops of multiply-adds that touch no memory; its length is set before
-// the first round to about `milliseconds`. Printed for each repeat: p50, p99, max and p99 over p50
+// the first round to about `milliseconds`. With `kilobytes` a job reads a block of so many instead,
+// once, each thread its own, as a tick reads its weights; `milliseconds` counts for nothing then.
+// Printed for each repeat: p50, p99, max and p99 over p50
 // of `rounds` jobs, back to back.
 #include <time.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -32,9 +35,18 @@ void multiply_adds(long n) {
   for (float& x : chain) asm volatile("" : : "m"(x));
 }
 
-double job_ms(ThreadPool& pool, long n) {
+// Eight words of every line; the sum is kept.
+void read_words(const std::vector<uint64_t>& words) {
+  uint64_t sum[8] = {};
+  for (size_t i = 0; i + 8 <= words.size(); i += 8)
+    for (size_t k = 0; k < 8; ++k) sum[k] += words[i + k];
+  for (uint64_t& x : sum) asm volatile("" : : "m"(x));
+}
+
+template <class Work>
+double job_ms(ThreadPool& pool, const Work& work) {
   const double begin = now_ms();
-  pool.run([n](int) { multiply_adds(n); });
+  pool.run(work);
   return now_ms() - begin;
 }
 
@@ -42,7 +54,8 @@ double job_ms(ThreadPool& pool, long n) {
 long loops_for(ThreadPool& pool, double ms) {
   constexpr long kTrial = 100000;
   double fastest = 1e9;
-  for (int i = 0; i < 20; ++i) fastest = std::min(fastest, job_ms(pool, kTrial));
+  for (int i = 0; i < 20; ++i)
+    fastest = std::min(fastest, job_ms(pool, [](int) { multiply_adds(kTrial); }));
   return std::max(1L, static_cast<long>(kTrial * ms / fastest));
 }
 
@@ -64,9 +77,12 @@ int run(int argc, char** argv) {
   const double length_ms = argument(argc, argv, 2, 0.5);
   const int rounds = static_cast<int>(argument(argc, argv, 3, 200));
   const int repeats = static_cast<int>(argument(argc, argv, 4, 5));
-  if (n_threads < 1 || length_ms <= 0 || rounds < 100 || repeats < 1) {
+  const int kilobytes = static_cast<int>(argument(argc, argv, 5, 0));
+  if (n_threads < 1 || length_ms <= 0 || rounds < 100 || repeats < 1 || kilobytes < 0 ||
+      kilobytes > 1 << 20) {
     std::fprintf(stderr,
-                 "usage: steady_bench [threads] [milliseconds] [rounds, 100 or more] [repeats]\n");
+                 "usage: steady_bench [threads] [milliseconds] [rounds, 100 or more] [repeats] "
+                 "[kilobytes, up to 1048576]\n");
     return 2;
   }
   auto pool = ThreadPool::create(n_threads);
@@ -74,10 +90,15 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", pool.error().text);
     return 1;
   }
-  const long loops = loops_for(*pool.value(), length_ms);
+  const long loops = kilobytes > 0 ? 0 : loops_for(*pool.value(), length_ms);
+  std::vector<std::vector<uint64_t>> blocks(static_cast<size_t>(n_threads));
+  for (auto& block : blocks) block.assign(static_cast<size_t>(kilobytes) * 128, 1);
+  const auto work = [&](int t) {
+    kilobytes > 0 ? read_words(blocks[static_cast<size_t>(t)]) : multiply_adds(loops);
+  };
   std::vector<double> ms(static_cast<size_t>(rounds));
   for (int i = 0; i < repeats; ++i) {
-    for (double& slot : ms) slot = job_ms(*pool.value(), loops);
+    for (double& slot : ms) slot = job_ms(*pool.value(), work);
     report(ms);
   }
   return 0;
