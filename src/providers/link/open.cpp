@@ -54,7 +54,7 @@ Result<frt_model_runtime_v1*> open_jetlink(const RemoteConfig& config,
   device_config.frame_skip = static_cast<uint32_t>(config.frame_skip);
   device_config.pulse = config.pulse;
   device_config.datagrams = config.datagrams;
-  device_config.hold_ns = config.hold_ms * 1'000'000;
+  device_config.hold_ns = config.datagram_ms * 1'000'000;
   device_config.name = device_name().name;
   auto device = link::jetlink::Device::open(
       device_config,

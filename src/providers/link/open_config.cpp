@@ -21,7 +21,7 @@ constexpr RemoteKey kKeys[] = {
     {"frame_skip", false, "4", "a whole number from 1 to 64, with dialect \"jetlink\""},
     {"desire", false, "\"level\"", "\"level\" or \"pulse\", with dialect \"jetlink\""},
     {"datagrams", false, "\"auto\"", "\"auto\" or \"off\", with dialect \"jetlink\""},
-    {"hold_ms", false, "46", "a whole number from 1 to 600000, with dialect \"jetlink\""},
+    {"datagram_ms", false, "46", "a whole number from 1 to 600000, with dialect \"jetlink\""},
 };
 
 const RemoteKey* find_key(const std::string& name) {
@@ -60,7 +60,7 @@ Result<void> read_text(const Json& json, const char* key, std::string& out) {
 
 // Keys that mean nothing in the chosen dialect are refused, not ignored.
 Result<void> check_dialect(const Json& json, const RemoteConfig& config) {
-  for (const char* key : {"build_ms", "frame_skip", "desire", "datagrams", "hold_ms"})
+  for (const char* key : {"build_ms", "frame_skip", "desire", "datagrams", "datagram_ms"})
     if (!config.jetlink && json.find(key) != nullptr) return wrong(key, json.find(key));
   if (config.jetlink && !config.key_file.empty())
     return make_error(Code::kInvalid,
@@ -97,7 +97,7 @@ Result<RemoteConfig> read_remote_config(const Json& json) {
   OUTRIDER_TRY(read_count(json, "connect_ms", kMostMs, out.connect_ms));
   OUTRIDER_TRY(read_count(json, "build_ms", 3'600'000, out.build_ms));
   OUTRIDER_TRY(read_count(json, "frame_skip", 64, out.frame_skip));
-  OUTRIDER_TRY(read_count(json, "hold_ms", kMostMs, out.hold_ms));
+  OUTRIDER_TRY(read_count(json, "datagram_ms", kMostMs, out.datagram_ms));
   if (out.model.size() > 255) return wrong("model", json.find("model"));
   if (plan != "mirror" && plan != "send_receive") return wrong("plan", json.find("plan"));
   out.send_receive = plan == "send_receive";

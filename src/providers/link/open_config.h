@@ -19,7 +19,7 @@ struct RemoteConfig {
   int64_t frame_skip = 4;
   bool pulse = false;     // "desire" is a pulse already
   bool datagrams = true;  // an offer of frame datagrams is taken
-  int64_t hold_ms = 46;   // a frame that went that way is given up after so long
+  int64_t datagram_ms = 46;   // a frame that went that way is given up after so long
 };
 
 // One row per key: what `inspect` and the documentation list.
