@@ -93,7 +93,7 @@ TEST_F(LinkProgram, statuses_tell_usage_refusal_and_link_apart) {
 
 TEST_F(LinkProgram, a_host_powers_off_when_it_is_asked_and_only_where_that_was_said) {
   const std::string flag = folder.at("power-off");
-  write(flag, "of an earlier run");
+  write(flag, "power off, asked by car: of an earlier run\n");
   {
     const Serve host(config, 0, {"--power-off-file", flag});
     EXPECT_FALSE(fs::exists(flag));  // an old wish is none
