@@ -15,7 +15,7 @@
  *           outrider_loop_wait(&out, seen, 5000000)               at most 5 ms for a newer action
  *           outrider_loop_newest(&out, &frame, payload)           1: copied; 0: nothing whole yet
  *
- * C11 with the compiler's atomics (gcc, clang). Linux.
+ * C11, strict too, with the compiler's atomics (gcc, clang). Linux.
  */
 #ifndef OUTRIDER_LOOP_H_
 #define OUTRIDER_LOOP_H_
@@ -29,6 +29,8 @@
 
 #ifdef __cplusplus
 extern "C" {
+#elif !defined(_DEFAULT_SOURCE)
+long syscall(long number, ...); /* which <unistd.h> keeps from strict C11 */
 #endif
 
 #define OUTRIDER_LOOP_MAGIC UINT64_C(0x31504F4F4C54554F) /* "OUTLOOP1" */
