@@ -202,7 +202,7 @@ link::wire::StoreState Client::end(uint64_t n_bytes) {
 
 std::string key_file(const Folder& folder) {
   const std::string path = folder.at("link.key");
-  std::ofstream(path) << std::string(32, 'k');
+  std::ofstream(path) << "link" << std::string(32, 'k');
   fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
   return path;
 }

@@ -25,7 +25,7 @@ std::string remote_config(const std::string& name, const std::string& endpoint,
 }
 
 std::string key_file(const std::string& name, char fill) {
-  const std::string path = write(scratch("link") + "/" + name, std::string(32, fill));
+  const std::string path = write(scratch("link") + "/" + name, "link" + std::string(32, fill));
   ::chmod(path.c_str(), 0600);
   return path;
 }

@@ -247,7 +247,7 @@ TEST(Secure, a_key_file_must_be_long_enough_and_private) {
   const test::TempDir temp;
   const std::string path = temp.file("key");
   const auto write = [&](size_t n, mode_t mode) {
-    std::ofstream(path) << std::string(n, 'k');
+    std::ofstream(path) << 'l' << std::string(n - 1, 'k');
     ::chmod(path.c_str(), mode);
   };
   write(31, 0600);
@@ -263,6 +263,29 @@ TEST(Secure, a_key_file_must_be_long_enough_and_private) {
   EXPECT_EQ(read_key_file(path).code(), Code::kInvalid);
   ::unlink(path.c_str());
   EXPECT_EQ(read_key_file(path).code(), Code::kNotFound);
+}
+
+TEST(Secure, a_key_of_one_byte_again_and_again_is_refused) {
+  const test::TempDir temp;
+  const std::string path = temp.file("key");
+  const auto read = [&](const std::string& content) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+    ::chmod(path.c_str(), 0600);
+    return read_key_file(path);
+  };
+  for (const char byte : {'\0', 'A', '0', '\xff', '\n'})
+    for (const char* end : {"", "\n", "\r\n"}) {
+      const auto refused = read(std::string(64, byte) + end);
+      ASSERT_EQ(refused.code(), Code::kInvalid) << static_cast<int>(byte);
+      for (const std::string& word : {path, std::string("the same byte"), std::string("urandom")})
+        EXPECT_NE(refused.error().message().find(word), std::string_view::npos)
+            << refused.error().text;
+    }
+  for (const size_t place : {0, 15, 31}) {
+    std::string key(32, '\0');
+    key[place] = 1;
+    EXPECT_TRUE(read(key)) << place;
+  }
 }
 
 TEST(Secure, a_key_file_that_is_a_pipe_is_refused_at_once) {

@@ -391,6 +391,19 @@ Result<std::unique_ptr<Transport>> secure_as_host(std::unique_ptr<Transport> inn
   return begin_stream(std::move(inner), key.bytes, secret, theirs, mine, false, shake);
 }
 
+namespace {
+
+// What a placeholder or a wiped file holds: one byte again and again, line ends apart. Anybody has
+// that key.
+bool repeats_one_byte(std::span<const unsigned char> bytes) {
+  while (!bytes.empty() && (bytes.back() == '\n' || bytes.back() == '\r'))
+    bytes = bytes.first(bytes.size() - 1);
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [&](unsigned char byte) { return byte == bytes.front(); });
+}
+
+}  // namespace
+
 Result<SharedKey> read_key_file(const std::string& path) {
   const InputFile file = InputFile::try_open(path.c_str());
   if (!file.is_open() && file.error_number() != 0)
@@ -412,6 +425,11 @@ Result<SharedKey> read_key_file(const std::string& path) {
         "key file \"%.300s\": %zd bytes, allowed are %zu to %zu; make one with head -c 32 "
         "/dev/urandom",
         path.c_str(), n, kLeastKeyBytes, kMostKeyBytes);
+  if (repeats_one_byte({bytes.data(), static_cast<size_t>(n)}))
+    return make_error(Code::kInvalid,
+                      "key file \"%.300s\": %zd times the same byte, allowed are bytes that nobody "
+                      "guesses; make one with head -c 32 /dev/urandom",
+                      path.c_str(), n);
   if (sodium_init() < 0) return refused("libsodium does not start");
   SharedKey key;
   crypto_generichash(key.bytes.data(), key.bytes.size(), bytes.data(), static_cast<size_t>(n),

@@ -30,8 +30,8 @@ struct SharedKey {
   std::array<unsigned char, 32> bytes{};
 };
 
-// [setup] A file of 32 to 4096 bytes that only its owner may read (head -c 32 /dev/urandom > F;
-// chmod 600 F). Errors: kNotFound (cannot open), kInvalid with what to do. The text names the file,
+// [setup] A file of 32 to 4096 bytes, not all the same, that only its owner may read (head -c 32
+// /dev/urandom > F; chmod 600 F). Errors: kNotFound (cannot open), kInvalid with what to do. The text names the file,
 // never its content.
 Result<SharedKey> read_key_file(const std::string& path);
 

@@ -149,7 +149,7 @@ TEST_F(Network, damage_that_the_checksum_of_tcp_does_not_see_is_found_and_never_
 
 TEST_F(Network, an_encrypted_link_survives_the_same_network) {
   const std::string path = test::temp_file("network.key");
-  std::ofstream(path) << std::string(32, 'k');
+  std::ofstream(path) << "link" << std::string(32, 'k');
   ::chmod(path.c_str(), 0600);
   const auto key = read_key_file(path);
   ASSERT_TRUE(key) << key.error().text;
