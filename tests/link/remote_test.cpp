@@ -584,7 +584,7 @@ TEST(Remote, FC46_hostile_bytes_end_their_connection_and_nothing_else) {
   wire::Draw draw(3);
   for (int kind = 0; kind < 40; ++kind) {
     auto raw = connect_transport(parse_endpoint(host.endpoint).value(), kClock.now_ns() + kSecond);
-    ASSERT_TRUE(raw);
+    ASSERT_TRUE(raw) << raw.error().text << " " << kind;
     std::vector<std::byte> bytes(kind % 4 == 0 ? 200000 : 4096);
     for (std::byte& b : bytes) b = std::byte(draw.bits());
     if (kind % 4 != 0) {  // true headers that promise too much

@@ -73,7 +73,7 @@ Result<std::unique_ptr<Listener>> listen_loopback(const Endpoint& endpoint) {
   sockaddr_un address;
   const socklen_t n = fill_address(endpoint, address);
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  constexpr int kBacklog = 16;
+  constexpr int kBacklog = 128;
   if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), n) != 0 ||
       ::listen(fd.get(), kBacklog) != 0)
     return make_error(Code::kInvalid, "%s: cannot listen: %s", endpoint.text().c_str(),

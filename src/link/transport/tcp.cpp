@@ -194,7 +194,7 @@ Result<TcpSocket> bind_tcp(const Endpoint& endpoint) {
   const Address& address = addresses.value().front();
   Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd) set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  constexpr int kBacklog = 16;
+  constexpr int kBacklog = 128;  // a hall of devices comes back at once after a switch restarts
   if (!fd || ::bind(fd.get(), address.get(), address.n_bytes) != 0 ||
       ::listen(fd.get(), kBacklog) != 0)
     return make_error(Code::kInvalid, "%s: cannot listen: %s", endpoint.text().c_str(),

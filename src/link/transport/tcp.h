@@ -18,7 +18,7 @@ struct TcpSocket {
   std::string endpoint;  // with the port that the system chose
   bool local_only = false;
 };
-// Backlog 16, SO_REUSEADDR. Errors: as listen_transport.
+// Backlog 128, SO_REUSEADDR. Errors: as listen_transport.
 Result<TcpSocket> bind_tcp(const Endpoint& endpoint);
 // `fd` listens already.
 Result<std::unique_ptr<Listener>> adopt_tcp(TcpSocket socket);
