@@ -42,7 +42,8 @@ class HostListener final : public Listener {
   int64_t opened_ns_ = 0;
   bool lent_ = false;  // session_ has a stream somewhere
   uint32_t speed_mbit_s_ = 0;
-  std::string told_;  // the reason that was last reported
+  std::string told_;    // the reason that was last reported
+  std::string unsure_;  // what the device lacked when it was looked at; it may be on its way
   std::mutex mutex_;
   std::condition_variable changed_;
   bool shut_ = false;
@@ -83,6 +84,13 @@ Result<void> HostListener::open_one() {
   if (!device && device.code() == Code::kNotFound) {
     schedule_.nothing_there(now_ns());
     told_.clear();
+    unsure_.clear();
+    return {};
+  }
+  // Between plug and configuration a device is there without interfaces: told when it stays so.
+  if (!device && unsure_ != device.error().text) {
+    unsure_ = device.error().text;
+    schedule_.nothing_there(now_ns());
     return {};
   }
   Error error = device ? Error{} : device.error();
@@ -97,6 +105,7 @@ Result<void> HostListener::open_one() {
         opened_ns_ = now_ns();
         lent_ = false;
         told_.clear();
+        unsure_.clear();
         return {};
       }
       if (session.code() == Code::kNotReady) {  // there, but not yet speaking

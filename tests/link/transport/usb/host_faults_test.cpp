@@ -162,7 +162,7 @@ class SocketHostBus final : public HostBus {
     if (!bus_->configured()) return {};
     FoundDevice device;
     device.name = "1-1", device.serial = "T1", device.speed_mbit_s = 480;
-    device.usable = true;
+    device.usable = bare_looks-- <= 0;
     return {device};
   }
   Result<FoundDevice> choose(const std::vector<FoundDevice>& found, const std::string& s) override {
@@ -173,6 +173,7 @@ class SocketHostBus final : public HostBus {
     return make_socket_host(bus_, seen_);
   }
   bool refuse = false;
+  int bare_looks = 0;  // so often it is there without interfaces
 
  private:
   std::shared_ptr<SocketBus> bus_;
@@ -222,6 +223,35 @@ TEST_F(UsbHost, FC41_listener_tells_a_refusal_once_and_lives_on) {
   EXPECT_EQ(second.code(), Code::kNotReady);
   EXPECT_NE(second.error().message().find("no permission"), std::string_view::npos)
       << "whoever asks later still learns why: " << second.error().text;
+}
+
+// The kernel names a device before it has chosen its configuration.
+TEST_F(UsbHost, a_device_that_is_not_configured_yet_is_looked_at_again) {
+  make_bus();
+  bus->plug();
+  std::thread device_side([&] { ASSERT_TRUE(device_connects(5 * kSecond)); });
+  auto host_bus = std::make_unique<SocketHostBus>(bus, seen);
+  host_bus->bare_looks = 1;
+  auto listener = make_host_listener(std::move(host_bus), "", short_host_timers());
+  const auto silent = listener->accept(soon_ns(2 * kSecond));
+  EXPECT_EQ(silent.code(), Code::kNotReady) << silent.error().text;
+  device_side.join();
+  EXPECT_EQ(send_all(*device, pattern(kGridBytes, 1), soon_ns(kSecond)).io, Io::kDone);
+  auto accepted = listener->accept(soon_ns(2 * kSecond));
+  EXPECT_TRUE(accepted) << accepted.error().text;
+}
+
+TEST_F(UsbHost, FC41_a_device_that_stays_in_another_mode_is_told) {
+  make_bus();
+  bus->plug();
+  EXPECT_EQ(gadget->wait_session(soon_ns(20 * kMs)).code(), Code::kNotReady);
+  auto host_bus = std::make_unique<SocketHostBus>(bus, seen);
+  host_bus->bare_looks = 1000;
+  auto listener = make_host_listener(std::move(host_bus), "", short_host_timers());
+  const auto told = listener->accept(soon_ns(5 * kSecond));
+  EXPECT_EQ(told.code(), Code::kDevice);
+  EXPECT_NE(told.error().message().find("another mode"), std::string_view::npos)
+      << told.error().text;
 }
 
 // Reads that complete out of order are handed over in the order in which they were posted.
