@@ -31,8 +31,8 @@ struct SharedKey {
 };
 
 // [setup] A file of 32 to 4096 bytes, not all the same, that only its owner may read (head -c 32
-// /dev/urandom > F; chmod 600 F). Errors: kNotFound (cannot open), kInvalid with what to do. The text names the file,
-// never its content.
+// /dev/urandom > F; chmod 600 F). Errors: kNotFound (cannot open), kInvalid with what to do. The
+// text names the file, never its content.
 Result<SharedKey> read_key_file(const std::string& path);
 
 // [setup] Device and host side. Errors: kFailed (security: no proof, wrong proof, plain peer),

@@ -5,8 +5,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
+#include "base/nearest.h"
 #include "base/result.h"
 
 namespace outrider {
@@ -59,8 +61,6 @@ KeyRow<C> choice_row(const char* name, std::span<const char* const> choices,
           .choose = choose};
 }
 
-// Edit distance, for "did you mean".
-size_t edit_distance(std::string_view a, std::string_view b);
 // "\"on\", \"off\"".
 std::string choices_text(std::span<const char* const> choices);
 
@@ -73,13 +73,9 @@ const KeyRow<C>* find_row(std::span<const KeyRow<C>> rows, std::string_view name
 
 template <class C>
 Error unknown_key(std::span<const KeyRow<C>> rows, const char* family, const std::string& name) {
-  const char* nearest = "model_family";
-  for (const KeyRow<C>& row : rows)
-    if (edit_distance(name, row.name) < edit_distance(name, nearest)) nearest = row.name;
-  return make_error(
-      Code::kInvalid,
-      "config: unknown key \"%.80s\" for model_family %s; the nearest known key is \"%s\"",
-      name.c_str(), family, nearest);
+  std::vector<const char*> known = {"model_family"};
+  for (const KeyRow<C>& row : rows) known.push_back(row.name);
+  return unknown_key_error(family, name, known);
 }
 
 // Reads one value by its row. Errors: kInvalid naming key, value found, value allowed.

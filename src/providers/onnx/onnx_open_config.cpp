@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "base/nearest.h"
 #include "base/printable.h"
 
 namespace outrider {
@@ -64,23 +66,10 @@ const KeyRow* find_row(std::string_view name) {
   return nullptr;
 }
 
-// How many letters two names share at their ends: for "the nearest known key".
-size_t likeness(std::string_view a, std::string_view b) {
-  size_t front = 0, back = 0;
-  const size_t n = std::min(a.size(), b.size());
-  while (front < n && a[front] == b[front]) ++front;
-  while (back < n - front && a[a.size() - 1 - back] == b[b.size() - 1 - back]) ++back;
-  return front + back;
-}
-
 Error unknown_key(const std::string& name) {
-  const char* nearest = "model_path";
-  for (const KeyRow& row : key_rows())
-    if (likeness(name, row.name) > likeness(name, nearest)) nearest = row.name;
-  return make_error(
-      Code::kInvalid,
-      "config: unknown key \"%.80s\" for model_family onnx; the nearest known key is \"%s\"",
-      name.c_str(), nearest);
+  std::vector<const char*> known = {"model_family"};
+  for (const KeyRow& row : key_rows()) known.push_back(row.name);
+  return unknown_key_error("onnx", name, known);
 }
 
 Result<void> read_value(const KeyRow& row, const Json& value, OnnxOpenConfig& config) {

@@ -3,7 +3,9 @@
 #include <cinttypes>
 #include <cmath>
 #include <string_view>
+#include <vector>
 
+#include "base/nearest.h"
 #include "host/config_file.h"
 
 namespace outrider::tandem {
@@ -48,25 +50,10 @@ void each_key(Visit&& visit) {
   for (const LimitRow& row : limit_rows()) visit(row.name);
 }
 
-// Shared first and last letters: enough to find a misspelt key among these.
-size_t likeness(std::string_view a, std::string_view b) {
-  size_t front = 0, back = 0;
-  while (front < a.size() && front < b.size() && a[front] == b[front]) ++front;
-  while (back < a.size() - front && back < b.size() - front &&
-         a[a.size() - 1 - back] == b[b.size() - 1 - back])
-    ++back;
-  return front + back;
-}
-
 Error unknown_key(const std::string& name) {
-  std::string_view nearest = "standby";
-  each_key([&](const char* key) {
-    if (likeness(name, key) > likeness(name, nearest)) nearest = key;
-  });
-  return make_error(
-      Code::kInvalid,
-      "config: unknown key \"%.80s\" for model_family tandem; the nearest known key is \"%s\"",
-      name.c_str(), std::string(nearest).c_str());
+  std::vector<const char*> known = {"model_family"};
+  each_key([&](const char* key) { known.push_back(key); });
+  return unknown_key_error("tandem", name, known);
 }
 
 Result<double> number_of(const std::string& name, const Json& value) {

@@ -20,7 +20,7 @@ struct TandemConfig {
   int64_t open_wait_ms = 1000;
 };
 
-// Errors: kInvalid, one line: unknown key with the nearest one, missing key, wrong type, range,
+// Errors: kInvalid, one line: unknown key with a near one, missing key, wrong type, range,
 // limits that contradict each other.
 Result<TandemConfig> read_tandem_config(const Json& json);
 
