@@ -171,7 +171,7 @@ Code CameraRuntime::hand_over() noexcept {
                     "transforms: not staged; stage them, zeros before the first calibration");
     const frt_runtime_port_desc& p = behind().ports[i];
     if (i != transforms_ && p.direction == FRT_PORT_IN && p.required == 1 && !staged_[i])
-      return refuse(Code::kInvalid, "%s: not staged", p.name);
+      return refuse(Code::kInvalid, "%s: not staged; stage every required input first", p.name);
   }
   for (size_t view = 0; view < 2; ++view)
     if (!have_frame_[view])

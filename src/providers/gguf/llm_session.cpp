@@ -232,7 +232,9 @@ Code LlmSession::refuse_length(const char* of_what, int64_t n) noexcept {
 }
 
 Code LlmSession::feed() noexcept {
-  if (!staged_) return fail(Code::kInvalid, "prefill: no input; stage port prompt or tokens first");
+  if (!staged_)
+    return fail(Code::kInvalid,
+                "prefill: port prompt is not staged; stage it, or port tokens, first");
   if (n_staged_ == 0) return fail(Code::kFailed, "prompt: it gives no token at all");
   if (n_staged_ > ids_.size()) return refuse_length("prompt", static_cast<int64_t>(n_staged_));
   const std::span<const int32_t> ids = std::span<const int32_t>(ids_).first(n_staged_);

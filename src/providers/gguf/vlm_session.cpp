@@ -280,8 +280,8 @@ Code VlmSession::lay_out() noexcept {
 Code VlmSession::feed() noexcept {
   if (!pictures_staged_)
     return fail(Code::kInvalid,
-                "prefill: no input images; stage port images first (0 bytes: no pictures)");
-  if (!staged_) return fail(Code::kInvalid, "prefill: no input prompt; stage port prompt first");
+                "prefill: port images is not staged; stage it first (0 bytes: no pictures)");
+  if (!staged_) return fail(Code::kInvalid, "prefill: port prompt is not staged; stage it first");
   if (const Code code = lay_out(); code != Code::kOk) return code;
   const VlmConfig& c = pair_->config;
   const int64_t n = prompt_->n_tokens(), kept = run_->begin(prompt_->ids());
