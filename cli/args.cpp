@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/nearest.h"
 
 namespace outrider::cli {
 namespace {
@@ -52,22 +53,6 @@ Error unknown_flag(const Command& command, std::string_view name) {
   return usage(text + " (" + invocation(command) + " --help lists the flags)");
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1), last;
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    last = row;
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      // Two neighbouring letters exchanged count as one mistake.
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        row[j] = std::min(row[j], last[j - 1]);
-    }
-  }
-  return row[b.size()];
-}
-
 Result<Value> integer_between(std::string_view text, int64_t low, int64_t high) {
   Value value{std::string(text), 0, 0};
   if (!read_integer(text, value.integer) || value.integer < low || value.integer > high)
@@ -106,16 +91,7 @@ bool read_real(std::string_view text, double& out) {
 }
 
 const char* nearest_name(std::string_view word, std::span<const char* const> known) {
-  const char* best = nullptr;
-  size_t best_distance = SIZE_MAX;
-  if (word.size() > 64) return nullptr;
-  for (const char* name : known) {
-    const size_t length = std::max(word.size(), std::strlen(name));
-    const size_t distance = edit_distance(word, name);
-    if (distance < best_distance && distance * 3 <= length + 2)
-      best = name, best_distance = distance;
-  }
-  return best;
+  return outrider::nearest_name(word, known);
 }
 
 Result<Args> Args::parse(const Command& command, std::span<const char* const> words) {

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
+#include "cli/idle.h"
 #include "cli/limits.h"
 #include "cli/machine.h"
 #include "cli/outputs.h"
@@ -54,6 +55,18 @@ Result<Request> request_of(Context& context, const Resolved& resolved) {
     request.state = std::move(state.value());
   }
   return request;
+}
+
+// Inputs that were given and that no port takes.
+Result<void> check_inputs(const Args& args, const Request& request, const Session& session) {
+  const char* const why = "this runtime has no such input of its own; made-up inputs are measured";
+  const bool made_up = request.samples != nullptr;
+  if (made_up || camera_ports(session).empty()) OUTRIDER_TRY(refuse_idle(args, {"--image"}, why));
+  if (made_up || session.find("prompt") == nullptr)
+    OUTRIDER_TRY(refuse_idle(args, {"--prompt"}, why));
+  if (made_up || session.find("state") == nullptr)
+    OUTRIDER_TRY(refuse_idle(args, {"--state"}, why));
+  return {};
 }
 
 Percentiles part(const Measurement& m, double TickTimes::*member) {
@@ -341,6 +354,8 @@ int run(Context& context) {
   if (!request) return context.fail(request.error());
   auto session = open_session(resolved.value());
   if (!session) return context.fail(session.error());
+  if (auto used = check_inputs(args, request.value(), session.value()); !used)
+    return context.fail(used.error());
   if (!args.given("--image")) fit_pictures(request.value(), session.value());
   if (!args.given("--state")) fit_state(request.value(), session.value());
   BenchOptions options;

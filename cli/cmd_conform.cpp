@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
+#include "cli/idle.h"
 #include "host/conform_child.h"
 #include "host/loader.h"
 
@@ -80,6 +81,10 @@ int run(Context& context) {
     if (!provider.empty())
       return context.fail(make_error(Code::kInvalid, "conform: --adapter beside %s: one at a time",
                                      shown(provider, 200).c_str()));
+    if (auto good = refuse_idle(context.args, {"--strict", "--served", "--call-timeout"},
+                                "it is for providers, and --adapter checks an adapter");
+        !good)
+      return context.fail(good.error());
     return run_adapter(context, context.args.text("--adapter"));
   }
   if (provider.empty() || path.empty())

@@ -5,6 +5,7 @@
 #include "cli/config.h"
 #include "cli/doctor.h"
 #include "cli/flags.h"
+#include "cli/idle.h"
 #include "cli/runtime_facts.h"
 #include "kernels/dispatch.h"
 
@@ -182,6 +183,11 @@ void print_machine(const Machine& machine, const Report& tables, const std::vect
 }
 
 int run(Context& context) {
+  if (context.args.positional(0).empty())
+    if (auto good = refuse_idle(context.args, {"--views", "--set", "--threads", "--provider"},
+                                "it goes with CONFIG|FILE");
+        !good)
+      return context.fail(good.error());
   const Machine machine = this_machine();
   std::vector<Check> checks = check_machine(machine);
   checks.push_back(check_usb(link::usb::usb_facts({})));

@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
+#include "cli/idle.h"
 #include "cli/inspect.h"
 #include "cli/inspect_policy.h"
 #include "cli/request.h"
@@ -56,7 +57,20 @@ int print_tokens(Context& context, std::string path) {
   return kGood;
 }
 
+// What each way of asking has no use for.
+Result<void> check_use(const Args& args) {
+  if (!args.given("--tokens"))
+    OUTRIDER_TRY(refuse_idle(args, {"--state"}, "it goes with --tokens"));
+  if (args.given("--json"))
+    OUTRIDER_TRY(refuse_idle(args, {"--markdown"}, "--json prints one document"));
+  if (args.given("--print-config"))
+    return refuse_idle(args, {"--tokens", "--markdown"}, "--print-config prints keys alone");
+  if (args.given("--tokens")) return refuse_idle(args, {"--markdown"}, "--tokens prints ids alone");
+  return {};
+}
+
 int run(Context& context) {
+  if (auto good = check_use(context.args); !good) return context.fail(good.error());
   const std::string& path = context.args.positional(0);
   if (context.args.given("--print-config")) {
     auto resolved = resolve(path, wish_of(context.args, kInspect));

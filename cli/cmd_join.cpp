@@ -4,6 +4,7 @@
 #include "base/input_file.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/idle.h"
 #include "cli/runtime_facts.h"
 #include "cli/tandem_loop.h"
 #include "cli/temp_dir.h"
@@ -42,6 +43,9 @@ bool is_endpoint(const std::string& text) {
 
 Result<std::string> lead_config(const Args& args) {
   const std::string& endpoint = args.positional(0);
+  if (!is_endpoint(endpoint))
+    OUTRIDER_TRY(refuse_idle(args, {"--model", "--key-file"},
+                             "it is for a host's endpoint, and the lead's configuration is given"));
   if (!is_endpoint(endpoint)) return read_file(endpoint, size_t{1} << 20);
   Report config;
   config["model_family"] = "remote";

@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/idle.h"
 #include "cli/link_host.h"
 #include "cli/link_store.h"
 #include "cli/stats.h"
@@ -110,8 +111,20 @@ int run_power_off(Context& context) {
   return kGood;
 }
 
+Result<void> check_use(const Args& args) {
+  const std::string& word = args.positional(0);
+  if (word != "check") OUTRIDER_TRY(refuse_idle(args, {"--pings"}, "it goes with link check"));
+  if (word != "push")
+    OUTRIDER_TRY(refuse_idle(args, {"--mmproj", "--name", "--sha256", "--timeout"},
+                             "it goes with link push"));
+  if (word != "power-off")
+    OUTRIDER_TRY(refuse_idle(args, {"--reason"}, "it goes with link power-off"));
+  return {};
+}
+
 int run_check(Context& context) {
   const std::string& word = context.args.positional(0);
+  if (auto good = check_use(context.args); !good) return context.fail(good.error());
   if (is_store_verb(word)) return run_store_verb(context);
   if (word == "power-off" && context.args.positional(2).empty()) return run_power_off(context);
   if (word != "check" || !context.args.positional(2).empty())
@@ -213,6 +226,9 @@ std::string screen(const Report& now, const link::wire::StatusReply& status, dou
 }
 
 int run_top(Context& context) {
+  if (context.out.json())
+    if (auto good = refuse_idle(context.args, {"--every"}, "--json prints one look"); !good)
+      return context.fail(good.error());
   auto connection = connect(context.args.positional(0), context.args.text("--key-file"));
   if (!connection) return context.fail(connection.error());
   Output& out = context.out;

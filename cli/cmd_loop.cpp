@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
+#include "cli/idle.h"
 #include "cli/loop_report.h"
 #include "cli/loop_setup.h"
 #include "cli/outputs.h"
@@ -262,6 +263,9 @@ int run(Context& context) {
     return context.fail(fine.error());
   auto session = open_session(resolved.value());
   if (!session) return context.fail(session.error());
+  if (session.value().find("prompt") == nullptr)
+    if (auto good = refuse_idle(args, {"--prompt"}, "this runtime has no input prompt"); !good)
+      return context.fail(good.error());
   outrider_session* handle = session.value().handle();
   loop::PayloadWish wish = payload_wish(args, session.value());
   const auto engaged = take_engaged(args.given("--engaged") ? args.text("--engaged") : "",

@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/idle.h"
 #include "cli/machine.h"
 #include "cli/make_model.h"
 #include "cli/outputs.h"
@@ -58,6 +59,12 @@ int run_single(Context& context, const char* kind, Result<MadeModel> (*make)(con
 int run(Context& context) {
   const std::string &kind = context.args.positional(0), &out = context.args.positional(1);
   static constexpr const char* kKinds[] = {"pi0", "pi05", "llm", "mllm", "driving"};
+  if (kind != "mllm")
+    if (auto good = refuse_idle(context.args, {"--pair"}, "it is for KIND mllm"); !good)
+      return context.fail(good.error());
+  if (kind != "driving")
+    if (auto good = refuse_idle(context.args, {"--layout"}, "it is for KIND driving"); !good)
+      return context.fail(good.error());
   if (kind == "llm") return run_single(context, "llm", make_text_model);
   if (kind == "driving") return run_single(context, "driving", make_driving_model);
   if (kind != "pi0" && kind != "pi05" && kind != "mllm") {

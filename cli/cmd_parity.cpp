@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
+#include "cli/idle.h"
 #include "cli/onnx_model.h"
 #include "cli/outputs.h"
 #include "cli/parity.h"
@@ -211,6 +212,8 @@ int run_reference_case(Context& context, const std::string& config, const std::s
 // Cases of a graph, in order.
 int run_onnx_case(Context& context, const std::string& config, const std::string& path) {
   const Args& args = context.args;
+  if (auto good = refuse_idle(args, {"--stage"}, "a recorded graph has no stages"); !good)
+    return context.fail(good.error());
   auto cases = read_onnx_cases(path);
   if (!cases) return context.fail(cases.error());
   auto resolved = resolve(config, wish_of(args, kParity));

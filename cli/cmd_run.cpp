@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flags.h"
+#include "cli/idle.h"
 #include "cli/llm_model.h"
 #include "cli/npy.h"
 #include "cli/outputs.h"
@@ -344,6 +345,9 @@ int run(Context& context) {
     if (auto fits = check_images(request.images, resolved.value()); !fits)
       return context.fail(fits.error());
   }
+  if (is_language(resolved.value().family))
+    if (auto good = refuse_idle(args, {"--out"}, "a language model writes text, no array"); !good)
+      return context.fail(good.error());
   std::vector<std::string> inputs = input_files(args.positional(0), resolved.value());
   if (args.given("--schema")) inputs.push_back(args.text("--schema"));
   for (const std::string& word : args.all("--image")) inputs.push_back(image_path(word));

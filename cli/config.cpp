@@ -109,8 +109,11 @@ Result<void> apply_set(Resolved& resolved, const Wish& wish) {
           std::ranges::find_if(keys, [&](const ConfigKey& key) { return name == key.name; });
       if (row == keys.end()) {
         const char* near = nearest_name(name, known);
-        return make_error(Code::kInvalid, "--set: unknown key \"%.80s\"%s%s%s", name.c_str(),
-                          near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+        return make_error(Code::kInvalid,
+                          "--set: unknown key \"%.80s\" for model_family %.40s%s%s%s", name.c_str(),
+                          resolved.family.c_str(),
+                          near ? "; did you mean \"" : "; docs/reference/config.md lists its keys",
+                          near ? near : "", near ? "\"?" : "");
       }
       const auto number_like = Json::parse(value);
       if (row->is_text)
@@ -133,7 +136,38 @@ Result<void> check_nameable(const std::string& path) {
       shown(path, 300).c_str(), control ? "a control byte is" : "bytes that are not UTF-8 are");
 }
 
+// A runtime in front of others: what computes, and how, is said where they are.
+bool is_front(std::string_view family) {
+  return family == "remote" || family == "tandem" || family == "camera";
+}
+
+// Does the family have the key that a flag stands for?
+Result<void> check_flag(const Resolved& resolved, const char* flag, const char* key) {
+  const std::span<const ConfigKey> keys = keys_of(resolved.family);
+  const bool front = is_front(resolved.family);
+  const auto is_key = [&](const ConfigKey& row) { return std::string_view(key) == row.name; };
+  if (!front && (keys.empty() || std::ranges::any_of(keys, is_key))) return {};
+  return make_error(Code::kInvalid, "%s has no effect here: family \"%.40s\" has no key %s; %s",
+                    flag, resolved.family.c_str(), key,
+                    !front ? "leave it out"
+                    : resolved.family == "remote"
+                        ? "give it to the host (outrider serve)"
+                        : "say it in the configuration of the runtime behind");
+}
+
+Result<void> check_flags(const Resolved& resolved, const Wish& wish) {
+  if (wish.n_threads) OUTRIDER_TRY(check_flag(resolved, "--threads", "n_threads"));
+  if (wish.noise_seed)
+    OUTRIDER_TRY(
+        check_flag(resolved, "--seed", is_language(resolved.family) ? "seed" : "noise_seed"));
+  if (wish.max_tokens) OUTRIDER_TRY(check_flag(resolved, "--max-tokens", "max_tokens"));
+  if (wish.n_views) OUTRIDER_TRY(check_flag(resolved, "--views", "n_views"));
+  if (!wish.mmproj.empty()) OUTRIDER_TRY(check_flag(resolved, "--mmproj", "mmproj_path"));
+  return {};
+}
+
 Result<void> apply_flags(Resolved& resolved, const Wish& wish) {
+  OUTRIDER_TRY(check_flags(resolved, wish));
   if (wish.n_threads) put(resolved, "n_threads", std::to_string(*wish.n_threads), "--threads");
   if (wish.noise_seed)
     put(resolved, is_language(resolved.family) ? "seed" : "noise_seed",
@@ -227,6 +261,12 @@ Result<Resolved> resolve_config(const std::string& path, const Wish& wish) {
     resolved.settings.push_back(
         {member.name, literal_of(member.value), fmt::format("{}:{}", path, member.value.line())});
   resolved.json = text.value();
+  OUTRIDER_TRY(check_flags(resolved, wish));
+  if (!wish.mmproj.empty())
+    return make_error(Code::kInvalid,
+                      "--mmproj goes with a model file; %.200s is a configuration: its key "
+                      "mmproj_path says it",
+                      path.c_str());
   if (wish.n_threads || wish.noise_seed || wish.max_tokens || !wish.schema.empty() ||
       !wish.set.empty()) {
     OUTRIDER_TRY(apply_flags(resolved, wish));
@@ -310,6 +350,11 @@ Result<Resolved> derive_policy(const std::string& path, const Wish& wish) {
     resolved.settings.push_back({key, literal, origin});
   };
   add("model_family", "\"pi0\"", "default for a policy");
+  if (wish.n_views || !wish.mmproj.empty())
+    return make_error(Code::kInvalid,
+                      "%s has no effect here: %.200s is a policy that brings its cameras and its "
+                      "vision weights; leave it out",
+                      wish.n_views ? "--views" : "--mmproj", path.c_str());
   add("policy_dir", quote(path), "command line");
   add("backend", "\"cpu\"", "default for a policy");
   if (wish.image_size) {

@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "cli/commands.h"
+#include "cli/idle.h"
 
 namespace outrider::cli {
 namespace {
@@ -204,6 +205,11 @@ std::string completion_script(std::string_view shell) {
 namespace {
 
 int run_help(Context& context) {
+  if (context.args.given("--markdown"))
+    if (auto good =
+            refuse_idle(context.args, {"--completions"}, "--markdown prints the page alone");
+        !good)
+      return context.fail(good.error());
   if (context.args.given("--markdown")) {
     context.out.raw(reference_markdown());
   } else if (context.args.given("--completions")) {

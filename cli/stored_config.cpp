@@ -4,6 +4,7 @@
 #include "gguf/gguf.h"
 #include "models/pi_gguf.h"
 #include "onnx/reader.h"
+#include "policy/gguf_policy.h"
 
 namespace outrider::cli {
 namespace {
@@ -32,6 +33,8 @@ Result<std::unique_ptr<link::ModelSource>> weights_of(const store::Lease& lease,
                       "store: %.16s (%s) was pushed without its vision file; `outrider link push` "
                       "brings both",
                       info.sha256.c_str(), shown(info.name, 80).c_str());
+  if (!is_policy || has_policy(file.value()))
+    own.n_views.reset();  // --views of the host is for others
   if (is_policy) own.set.emplace_back("mmproj_path", *vision);
   auto resolved = resolve(lease.path(), own);
   if (!resolved) return resolved.error();
@@ -39,7 +42,8 @@ Result<std::unique_ptr<link::ModelSource>> weights_of(const store::Lease& lease,
 }
 
 // What the file is, its bytes say: the name it was pushed under is a label.
-Result<std::unique_ptr<link::ModelSource>> graph_of(const store::Lease& lease, const Wish& own) {
+Result<std::unique_ptr<link::ModelSource>> graph_of(const store::Lease& lease, Wish own) {
+  own.n_views.reset();  // --views of the host is for policies
   const store::EntryInfo& info = lease.info();
   auto model = onnx::read_model_file(lease.path());
   if (!model)
@@ -59,7 +63,8 @@ Result<std::unique_ptr<link::ModelSource>> source_of(const store::Lease& lease, 
   std::erase_if(own.set, [](const auto& entry) {
     return entry.first == "model_path" || entry.first == "mmproj_path";
   });
-  return is_gguf(lease.path()) ? weights_of(lease, std::move(own)) : graph_of(lease, own);
+  return is_gguf(lease.path()) ? weights_of(lease, std::move(own))
+                               : graph_of(lease, std::move(own));
 }
 
 }  // namespace outrider::cli
