@@ -151,6 +151,110 @@ TEST_F(FieldCase, FC43_a_file_changed_after_its_check_is_not_used) {
   EXPECT_EQ(files.content(model.info.sha256 + "/data"), model.bytes);
 }
 
+// One changed byte, wherever it lies: ends of the file, both sides of a chunk's border, of a
+// journal flush, of a sender's piece, and in the short chunk at the end.
+constexpr size_t kWholeBytes = 4 * 1024 + 300;
+constexpr size_t kPositions[] = {0,
+                                 1,
+                                 511,
+                                 512,
+                                 699,
+                                 700,
+                                 1023,
+                                 1024,
+                                 1025,
+                                 2047,
+                                 2048,
+                                 3071,
+                                 4095,
+                                 kWholeBytes - 300,
+                                 kWholeBytes - 2,
+                                 kWholeBytes - 1};
+
+TEST_F(FieldCase, FC43_a_byte_that_differs_anywhere_is_never_published) {
+  const Model model = make_model(kWholeBytes, 1);
+  for (const size_t at : kPositions) {
+    MemoryFiles disk;
+    auto store = Store::open(disk, limits);
+    ASSERT_GOOD(store);
+    Model sent = model;
+    sent.bytes[at] = static_cast<char>(sent.bytes[at] ^ (1 << (at % 8)));
+    const auto refused = push(store.value(), sent);
+    EXPECT_EQ(refused.code(), Code::kNotFound) << at;
+    expect_text(refused.error(), "is " + sha256_hex(bytes_of(sent.bytes)).value());
+    expect_text(refused.error(), "wanted " + model.info.sha256);
+    EXPECT_TRUE(store.value().list().value().empty()) << at;
+    EXPECT_EQ(disk.used_bytes(), 0u) << at;
+    EXPECT_FALSE(store.value().lease(model.info.sha256)) << at;
+  }
+}
+
+TEST_F(FieldCase, FC43_a_file_cut_short_or_too_long_for_its_digest_is_never_published) {
+  Store store = open();
+  const Model model = make_model(kWholeBytes, 1);
+  for (const size_t n_bytes : {size_t{1}, size_t{1024}, kWholeBytes - 1, kWholeBytes + 1}) {
+    Model other = model;
+    other.bytes = (model.bytes + "x").substr(0, n_bytes);
+    other.info.n_bytes = n_bytes;
+    const auto refused = push(store, other);
+    EXPECT_EQ(refused.code(), Code::kNotFound) << n_bytes;
+    expect_text(refused.error(), "wanted " + model.info.sha256);
+    // Declared whole and ended early: the upload is not finished, and nothing is to be had.
+    if (n_bytes > kWholeBytes) continue;
+    auto upload = store.begin_upload(model.info);
+    ASSERT_GOOD(upload);
+    ASSERT_GOOD(send(upload.value(), model.bytes, n_bytes));
+    EXPECT_FALSE(upload.value().finish()) << n_bytes;
+    EXPECT_FALSE(store.lease(model.info.sha256)) << n_bytes;
+  }
+  EXPECT_GOOD(push(store, model));
+}
+
+// The digest of nothing is the one that careless tools compute of a file they could not read.
+TEST_F(FieldCase, FC43_the_digest_of_an_empty_file_publishes_nothing) {
+  Store store = open();
+  const std::string of_nothing = sha256_hex({}).value();
+  ASSERT_EQ(of_nothing, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  Model model = make_model(4096, 1);
+  const std::string actual = model.info.sha256;
+  model.info.sha256 = of_nothing;
+  const auto refused = push(store, model);
+  EXPECT_EQ(refused.code(), Code::kNotFound);
+  expect_text(refused.error(), "is " + actual);
+  model.info.n_bytes = 0;
+  EXPECT_EQ(store.begin_upload(model.info).code(), Code::kInvalid) << "an empty file is no model";
+  EXPECT_FALSE(store.lease(of_nothing));
+  EXPECT_TRUE(store.list().value().empty());
+}
+
+TEST_F(FieldCase, FC43_a_published_file_that_is_altered_anyhow_is_not_used) {
+  const Model model = make_model(kWholeBytes, 1), other = make_model(kWholeBytes, 2);
+  const std::string data = model.info.sha256 + "/data";
+  std::vector<std::string> altered = {"", model.bytes.substr(0, 1024),
+                                      model.bytes.substr(0, kWholeBytes - 1), model.bytes + "x",
+                                      other.bytes};
+  for (const size_t at : kPositions) {
+    altered.push_back(model.bytes);
+    altered.back()[at] = static_cast<char>(altered.back()[at] ^ 0x80);
+  }
+  for (const std::string& bytes : altered) {
+    MemoryFiles disk;
+    auto store = Store::open(disk, limits);
+    ASSERT_GOOD(store);
+    ASSERT_GOOD(push(store.value(), model));
+    EXPECT_GOOD(store.value().lease(model.info.sha256));
+    disk.put(data, bytes);
+    EXPECT_FALSE(store.value().lease(model.info.sha256)) << bytes.size();
+    const auto checked = store.value().check(model.info.sha256, false);
+    ASSERT_FALSE(checked) << bytes.size();
+    expect_text(checked.error(), "push it again");
+    EXPECT_FALSE(Store::open(disk, limits).value().lease(model.info.sha256)) << bytes.size();
+    EXPECT_GOOD(push(store.value(), model));
+    EXPECT_EQ(disk.content(data), model.bytes);
+    EXPECT_GOOD(store.value().lease(model.info.sha256));
+  }
+}
+
 TEST_F(FieldCase, FC43_bytes_that_rot_behind_unchanged_times_are_found_by_the_deep_check) {
   Store store = open();
   const Model model = make_model(4096, 1);

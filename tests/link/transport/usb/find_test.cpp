@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -86,6 +87,33 @@ TEST_F(UsbFind, FC41_what_open_says_is_explained) {
   fs::create_symlink("/dev/null", root / "proc/812/fd/0");
   fs::create_symlink(device.node, root / "proc/812/fd/5");
   expect(explain_open(device, EBUSY, paths), Code::kDevice, "in use by pid 812 (flasher)");
+}
+
+// Whatever errno an open or a claim ends with: one line, the device by name, and a next step or the
+// system's words. A permission never reads as absence, absence never as a permission.
+TEST_F(UsbFind, FC41_every_errno_is_told_in_one_line_and_none_is_taken_for_another) {
+  add("1-1", "ALPHA", 7);
+  const FoundDevice device = choose("").value();
+  for (const bool in_container : {false, true}) {
+    if (in_container) put("container", "");
+    for (int error = 1; error < 134; ++error) {
+      SCOPED_TRACE(std::to_string(error) + (in_container ? " in a container" : ""));
+      const Error told = explain_open(device, error, paths);
+      const std::string text(told.message());
+      EXPECT_EQ(text.find("usb:ALPHA: "), 0u) << text;
+      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+      const bool denied = error == EACCES || error == EPERM;
+      const bool missing = error == ENOENT && in_container;
+      const bool absent = (error == ENOENT || error == ENODEV || error == ENXIO) && !missing;
+      EXPECT_EQ(told.code, absent ? Code::kNotFound : Code::kDevice) << text;
+      EXPECT_EQ(text.find(device_rule()) != std::string::npos, denied) << text;
+      EXPECT_EQ(text.find("is in use by") != std::string::npos, error == EBUSY) << text;
+      EXPECT_EQ(text.find("left while it was opened") != std::string::npos, absent) << text;
+      EXPECT_EQ(text.find("is missing in this container") != std::string::npos, missing) << text;
+      const bool other = !denied && !absent && !missing && error != EBUSY;
+      EXPECT_EQ(text.find(std::strerror(error)) != std::string::npos, other) << text;
+    }
+  }
 }
 
 TEST_F(UsbFind, FC41_inside_a_container_the_advice_is_another) {
