@@ -55,6 +55,8 @@ constexpr NumberKey kNumberKeys[] = {{"n_views", &FakeConfig::n_views, 1, 16},
                                      {"open_silent", &FakeConfig::open_silent, 0, 1},
                                      {"open_alloc_mb", &FakeConfig::open_alloc_mb, 0, 1 << 20},
                                      {"open_print", &FakeConfig::open_print, 0, 1},
+                                     {"identity_pad", &FakeConfig::identity_pad, -1, 64 << 20},
+                                     {"manifest_bytes", &FakeConfig::manifest_bytes, 0, 64 << 20},
                                      {"release_fd", &FakeConfig::release_fd, -1, INT32_MAX}};
 
 Result<void> set_key(FakeConfig& config, const std::string& name, const Json& value) {

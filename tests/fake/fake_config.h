@@ -31,14 +31,16 @@ struct FakeConfig {
   int64_t crash_at = 0;                           // tick that ends the process with SIGABRT
   int64_t exit_at = 0;                            // tick that ends it with status 0
   int64_t alloc_in_tick = 0, lock_in_tick = 0, write_in_tick = 0;  // forbidden acts per tick
-  int64_t print_in_tick = 0;  // lines written to standard output per tick
-  int64_t overrun_bytes = 0;  // outputs claim to be this much longer than what was stored
-  int64_t leak_bytes = 0;     // lost in every tick, to show that a memory test can fail
-  int64_t open_code = 0;      // open fails with this
-  int64_t open_silent = 0;    // leave no reason, as a provider of other people does
-  int64_t open_alloc_mb = 0;  // open takes this much memory
-  int64_t open_print = 0;     // open writes to stdout, to show that a test can see it
-  int64_t release_fd = -1;    // one byte is written there when the last reference goes
+  int64_t print_in_tick = 0;   // lines written to standard output per tick
+  int64_t overrun_bytes = 0;   // outputs claim to be this much longer than what was stored
+  int64_t leak_bytes = 0;      // lost in every tick, to show that a memory test can fail
+  int64_t open_code = 0;       // open fails with this
+  int64_t open_silent = 0;     // leave no reason, as a provider of other people does
+  int64_t open_alloc_mb = 0;   // open takes this much memory
+  int64_t open_print = 0;      // open writes to stdout, to show that a test can see it
+  int64_t identity_pad = -1;   // 0 or more: a pair "pad" of so many bytes in the identity
+  int64_t manifest_bytes = 0;  // more than 0: a manifest of so many
+  int64_t release_fd = -1;     // one byte is written there when the last reference goes
 };
 
 // Errors: kInvalid (unknown key, wrong type, out of range).

@@ -100,12 +100,23 @@ bool add_plan(frt_runtime_builder b, FakePolicy* self) {
   return !any || frt_runtime_builder_set_generic_stage_runner(b, self, &run_opaque) == 0;
 }
 
+std::string long_text(int64_t bytes) {
+  std::string text(static_cast<size_t>(bytes), ' ');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + (i ^ i / 997) % 26);
+  return text;
+}
+
 Result<frt_model_runtime_v1*> build(std::unique_ptr<FakePolicy> owned) {
   const FakeConfig& c = owned->config();
   frt_runtime_builder builder = frt_model_runtime_builder_create_metadata();
   if (builder == nullptr) return make_error(Code::kNoMemory, "fake: out of memory");
   frt_runtime_builder_add_identity(builder, "provider", "fake");
   frt_runtime_builder_add_identity(builder, "plan", c.plan.c_str());
+  if (c.identity_pad >= 0)
+    frt_runtime_builder_add_identity(builder, "pad", long_text(c.identity_pad).c_str());
+  if (c.manifest_bytes > 1)
+    frt_runtime_builder_set_manifest(builder,
+                                     ('"' + long_text(c.manifest_bytes - 2) + '"').c_str());
   if (!add_ports(builder, c) || !add_plan(builder, owned.get())) return refused(builder);
   const frt_model_runtime_verbs verbs = {sizeof verbs, 0,     &set_input, &get_output,
                                          &prepare,     &step, &last_error};

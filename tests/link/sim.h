@@ -92,7 +92,7 @@ class SimRuntime final : public Runtime {
   bool has_[3] = {}, ready_ = false;
 };
 
-struct World final : Dialer {
+struct World : Dialer {
   explicit World(uint64_t seed);
   ~World();
 

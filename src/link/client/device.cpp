@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "base/printable.h"
+#include "link/client/open_texts.h"
 
 namespace outrider::link {
 
@@ -111,7 +112,8 @@ std::unique_ptr<Connection> Device::connect(int64_t deadline_ns, wire::OpenReply
     why = link_error(Cause::kProtocol, read.error().text);
     return nullptr;
   }
-  if (out.code == 0) return connection;
+  if (out.code == 0)
+    return receive_texts(*connection, id, out, deadline_ns, why) ? std::move(connection) : nullptr;
   const std::string text = printable(out.text.view(), 400);
   why.cause = out.code == to_abi(Code::kNotReady) ? Cause::kBusy : Cause::kProtocol;
   if (why.cause == Cause::kBusy) {

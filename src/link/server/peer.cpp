@@ -1,5 +1,5 @@
-// Connection, hello, open. Inputs: peer_inputs.cpp, runs: peer_frames.cpp, telemetry:
-// peer_telemetry.cpp.
+// Connection, hello, open. Texts of an open: peer_texts.cpp, inputs: peer_inputs.cpp, runs:
+// peer_frames.cpp, telemetry: peer_telemetry.cpp.
 #include "link/server/peer.h"
 
 #include <algorithm>
@@ -289,11 +289,18 @@ bool Peer::on_open(const wire::Incoming& in) {
     reply->text.assign(lease.error().message());
     return answer(*reply, in.header.request_id);
   }
+  if (auto fits = check_texts(*lease.value().instance->runtime); !fits) {
+    core_->models.release(lease.value());
+    reply->code = to_abi(fits.code());
+    reply->text.assign(fits.error().message());
+    return answer(*reply, in.header.request_id);
+  }
+  const uint64_t request_id = in.header.request_id;
   lease_ = std::move(lease.value());
   model_ = open.model.view();
   take_buffers();
   describe(*reply);
-  return answer(*reply, in.header.request_id);
+  return answer(*reply, request_id) && send_texts(request_id);
 }
 
 void Peer::take_buffers() {
@@ -332,12 +339,7 @@ void Peer::describe(wire::OpenReply& reply) const {
   reply.epoch = lease_.epoch;
   reply.has_step = runtime.has_step();
   reply.silence_ms = static_cast<uint32_t>(core_->models.silence_ns() / 1'000'000);
-  if (face.exp != nullptr) {
-    reply.fingerprint = face.exp->fingerprint;
-    reply.identity.assign(face.exp->identity == nullptr ? "" : face.exp->identity);
-    reply.has_manifest = face.exp->manifest_json != nullptr;
-    if (reply.has_manifest) reply.manifest.assign(face.exp->manifest_json);
-  }
+  describe_texts(reply);
   for (uint64_t i = 0; i < std::min<uint64_t>(face.n_ports, wire::kMaxPorts); ++i) {
     const frt_runtime_port_desc& from = face.ports[i];
     wire::Port& to = reply.ports.add();

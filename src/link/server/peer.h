@@ -116,6 +116,9 @@ class Peer final : private wire::PayloadPlace {
   void show();
   void take_buffers();
   void describe(wire::OpenReply& reply) const;
+  Result<void> check_texts(const Runtime& runtime) const;
+  void describe_texts(wire::OpenReply& reply) const;
+  bool send_texts(uint64_t request_id);
   bool drain();
   void apply(Pending& pending);
   int call_set_input(const Pending& pending);

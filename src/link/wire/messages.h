@@ -12,10 +12,10 @@
 
 namespace outrider::link::wire {
 
-using Messages =
-    std::tuple<Hello, HelloReply, Open, OpenReply, Input, Answer, Run, RunReply, Read, ReadReply,
-               Prepare, Ping, Pong, Probe, ProbeReply, Status, StatusReply, Fault, Bye, StorePush,
-               StoreState, StoreChunk, StoreEnd, StoreList, StoreListReply, StoreRemove, PowerOff>;
+using Messages = std::tuple<Hello, HelloReply, Open, OpenReply, Input, Answer, Run, RunReply, Read,
+                            ReadReply, Prepare, Ping, Pong, Probe, ProbeReply, Status, StatusReply,
+                            Fault, Bye, StorePush, StoreState, StoreChunk, StoreEnd, StoreList,
+                            StoreListReply, StoreRemove, PowerOff, OpenText>;
 
 // Calls visit.template operator()<M>() for every message.
 template <class Visit>

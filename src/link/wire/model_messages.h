@@ -72,6 +72,13 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
+// An identity or a manifest: its beginning is in OPEN_REPLY, from version 3 on the rest follows in
+// OPEN_TEXT. A longer one is refused by the host.
+inline constexpr uint16_t kTextPieceBytes = 65000;
+inline constexpr uint32_t kMaxTextBytes = 4u << 20;
+inline constexpr uint16_t kLongTextVersion = 3;
+enum class WhichText : uint8_t { kIdentity, kManifest };
+
 struct OpenReply {
   int32_t code = 0;
   Line text;
@@ -80,8 +87,8 @@ struct OpenReply {
   uint64_t fingerprint = 0;
   List<Port, kMaxPorts> ports;
   List<Stage, kMaxStages> stages;
-  LongText<65000> identity, manifest;
-  uint32_t silence_ms = 0;
+  LongText<kTextPieceBytes> identity, manifest;  // once all of it came, whole
+  uint32_t silence_ms = 0, identity_bytes = 0, manifest_bytes = 0;
   static constexpr auto wire_table() {
     return table(
         {"OPEN_REPLY", 4, Sender::kHost, Priority::kControl, 0,
@@ -94,13 +101,34 @@ struct OpenReply {
         field<&OpenReply::fingerprint>("fingerprint", "FNV-1a 64 of the identity"),
         field<&OpenReply::ports>("ports", "all ports, in order"),
         field<&OpenReply::stages>("stages", "all opaque stages, in order; none: step only"),
-        field<&OpenReply::identity>("identity", "the identity text, whole"),
-        field<&OpenReply::manifest>("manifest", "the manifest"),
+        field<&OpenReply::identity>("identity", "the identity text, or its first 65000 bytes"),
+        field<&OpenReply::manifest>("manifest", "the manifest, or its first 65000 bytes"),
         field<&OpenReply::silence_ms>("silence_ms",
                                       "an owner that sends nothing for so long may lose the "
-                                      "runtime to another device"));
+                                      "runtime to another device"),
+        field<&OpenReply::identity_bytes>(
+            "identity_bytes", "of the whole identity text; what is not here follows in OPEN_TEXT",
+            {.since = kLongTextVersion, .max = kMaxTextBytes}),
+        field<&OpenReply::manifest_bytes>("manifest_bytes", "likewise of the manifest",
+                                          {.since = kLongTextVersion, .max = kMaxTextBytes}));
   }
   bool operator==(const OpenReply&) const = default;
+};
+
+struct OpenText {
+  uint8_t which = 0;
+  uint32_t at_bytes = 0;
+  LongText<kTextPieceBytes> text;
+  static constexpr auto wire_table() {
+    return table({"OPEN_TEXT", 28, Sender::kHost, Priority::kControl, 0,
+                  "The next piece of a text that is too long for OPEN_REPLY, with its request id. "
+                  "First the identity, then the manifest, each from front to end without a gap."},
+                 field<&OpenText::which>("which", "0 identity, 1 manifest", {.max = 1}),
+                 field<&OpenText::at_bytes>("at_bytes", "where in the whole text the piece begins",
+                                            {.max = kMaxTextBytes}),
+                 field<&OpenText::text>("text", "the piece, never empty"));
+  }
+  bool operator==(const OpenText&) const = default;
 };
 
 }  // namespace outrider::link::wire

@@ -28,7 +28,7 @@
 namespace outrider::link::wire {
 
 // The newest version this build speaks, and the oldest it still talks to.
-inline constexpr uint16_t kVersion = 2;
+inline constexpr uint16_t kVersion = 3;
 inline constexpr uint16_t kOldestVersion = 1;
 
 // ---- kinds of fields ---------------------------------------------------------------------------

@@ -197,6 +197,26 @@ void describe(abi::MetadataBuilder& b, const link::wire::OpenReply& from, Publis
   add_stages(b, from, self);
 }
 
+// Names the first line in which the host's identity and ours differ.
+Error cannot_mirror(std::string_view host, std::string_view here) {
+  const auto next_line = [](std::string_view& text) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    return line;
+  };
+  constexpr size_t kMostLine = 100;
+  for (size_t number = 1;; ++number) {
+    const std::string_view theirs = next_line(host), ours = next_line(here);
+    if (theirs == ours && !(host.empty() && here.empty())) continue;
+    return make_error(Code::kUnsupported,
+                      "link: the identity of the host's model cannot be mirrored: line %zu is "
+                      "\"%s\" there, \"%s\" here (graphs and regions do not travel); run it on "
+                      "the device itself",
+                      number, printable(theirs, kMostLine).c_str(),
+                      printable(ours, kMostLine).c_str());
+  }
+}
+
 }  // namespace
 
 Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> device,
@@ -238,10 +258,9 @@ Result<frt_model_runtime_v1*> publish_remote_runtime(std::unique_ptr<Device> dev
   if (!made) return made.error();
   const frt_model_runtime_v1* runtime = made.value();
   if (!config.send_receive && from.identity.view() != runtime->exp->identity) {
+    const Error why = cannot_mirror(from.identity.view(), runtime->exp->identity);
     runtime->release(runtime->owner);
-    return make_error(Code::kUnsupported,
-                      "link: the identity of the host's model cannot be mirrored exactly (it has "
-                      "graphs, regions, or is longer than 65000 bytes)");
+    return why;
   }
   self->upkeep.begin([device = self->device.get()] { device->upkeep(); });
   return made;
