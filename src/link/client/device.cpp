@@ -295,9 +295,12 @@ void Device::heartbeat() {
     ask_for_life(now);
 }
 
-// It was asked for a sign of life long enough ago and gave none: not merely at work.
-bool Device::host_is_silent(int64_t now_ns) const noexcept {
-  return first_ping_ns_ > connection_->channel().last_received_ns() &&
+// It was asked for a sign of life long enough ago and gave none: not merely at work, and not still
+// reading a large frame, behind which the ping waits.
+bool Device::host_is_silent(int64_t now_ns) noexcept {
+  wire::Channel& channel = connection_->channel();
+  if (channel.is_leaving()) first_ping_ns_ = now_ns;
+  return first_ping_ns_ > channel.last_received_ns() &&
          now_ns - first_ping_ns_ > kSilenceNs - kHeartbeatNs;
 }
 

@@ -146,7 +146,7 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
   bool drop_old();
   void redial();
   void heartbeat();
-  bool host_is_silent(int64_t now_ns) const noexcept;
+  bool host_is_silent(int64_t now_ns) noexcept;
   bool ask_for_life(int64_t now_ns) noexcept;
 
   DeviceConfig config_;

@@ -76,6 +76,7 @@ bool Peer::pump(int64_t deadline_ns) {
   const int64_t now = core_->clock.now_ns();
   if (got == Got::kLate) {
     if (channel_.has_rest()) channel_.flush(now);
+    note_progress();
     if (!serve_telemetry()) over_ = true;
     if (!said_hello_ && now - begun_ns_ > kHelloNs) return end(Cause::kDeadline, "no hello came");
     // A device that waits for a run, or for the store to read a file, sends nothing meanwhile.
@@ -101,6 +102,16 @@ bool Peer::take_newer() {
     if (!take(in, got)) return false;
   }
   return !over_;
+}
+
+// A peer whose large input comes, or that takes a large output, is none that is silent.
+void Peer::note_progress() noexcept {
+  const int64_t received_ns = channel_.last_received_ns();
+  const bool leaving = channel_.is_leaving();
+  if (leaving) work_ended_ns_ = core_->clock.now_ns();
+  if ((leaving || received_ns > arrived_ns_) && lease_.instance && lease_.holds())
+    core_->models.heard(lease_);
+  arrived_ns_ = received_ns;
 }
 
 // How long the run at work has been at it; 0: none is.
@@ -206,6 +217,21 @@ bool Peer::fault(Cause cause, Code code, uint16_t about, uint32_t port, uint64_t
   fault.port = port;
   fault.text.assign(text);
   return answer(fault, request_id);
+}
+
+// A large answer over a slow link: it is waited for as long as the peer takes it. A trickle is not.
+Io Peer::send_on(uint64_t took_bytes, int64_t took_ns) noexcept {
+  for (;;) {
+    const int64_t now = core_->clock.now_ns();
+    const uint64_t sent_bytes = channel_.counters().sent_bytes;
+    if (sent_bytes - took_bytes >= wire::Channel::kLifeBytes) {
+      took_bytes = sent_bytes, took_ns = now;
+      if (lease_.instance && lease_.holds()) core_->models.heard(lease_);
+    } else if (now - took_ns >= kPeerSendNs) {
+      return Io::kLate;
+    }
+    if (const Io io = channel_.flush(now + kPeerTakesNs); io != Io::kLate) return io;
+  }
 }
 
 // Says why, as far as the peer still listens.

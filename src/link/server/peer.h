@@ -18,6 +18,7 @@ namespace outrider::link {
 inline constexpr int64_t kHelloNs = 5'000'000'000;         // HELLO must be here by then
 inline constexpr int64_t kPeerSilenceNs = 10'000'000'000;  // nothing for so long: the peer is gone
 inline constexpr int64_t kPeerSendNs = 2'000'000'000;      // a peer that does not read is dropped
+inline constexpr int64_t kPeerTakesNs = 250'000'000;       // how often it is seen whether it does
 inline constexpr int64_t kTelemetryNs = 2'000'000;  // how soon a piece that waits is tried again
 inline constexpr int kMostGathered =
     64;  // messages that are looked at before what waits is applied
@@ -111,6 +112,7 @@ class Peer final : private wire::PayloadPlace {
   bool on_power_off(const wire::Incoming& in);
 
   bool waits_for_drain() const { return !order_.empty() && !queued_.waits; }
+  void note_progress() noexcept;
   void replace_by_newer(size_t slot);
 
   void show();
@@ -130,6 +132,7 @@ class Peer final : private wire::PayloadPlace {
   size_t collect(uint64_t push, wire::RunReply& reply);
   void void_inputs(const char* why);
 
+  Io send_on(uint64_t took_bytes, int64_t took_ns) noexcept;
   template <class M>
   bool tell(const M& message, uint64_t request_id, std::span<const Piece> payload);
   template <class M>
@@ -153,7 +156,7 @@ class Peer final : private wire::PayloadPlace {
   mutable std::mutex shown_lock_;
   std::atomic<bool> busy_{false};
   bool over_ = false, said_hello_ = false;
-  int64_t begun_ns_ = 0, work_ended_ns_ = 0;
+  int64_t begun_ns_ = 0, work_ended_ns_ = 0, arrived_ns_ = 0;
   std::atomic<int64_t> busy_since_ns_{0};
 
   std::optional<PeerStore> store_;
@@ -182,7 +185,15 @@ bool Peer::answer(const M& message, uint64_t request_id, std::span<const Piece> 
   // A run goes on meanwhile: what looks after it does not wait for a slow peer.
   const int64_t now = core_->clock.now_ns();
   const int64_t due = busy() ? now : now + kPeerSendNs;
-  const Io io = channel_.send(message, {request_id, lease_.epoch, 0, 0}, payload, due);
+  const uint64_t sent_bytes = channel_.counters().sent_bytes;
+  const wire::Outgoing facts{request_id, lease_.epoch, 0, 0};
+  Io io = channel_.send(message, facts, payload, due);
+  if (io == Io::kLate && !busy()) {
+    const bool begun = channel_.begun();
+    io = send_on(sent_bytes, now);
+    if (io == Io::kDone && !begun)
+      io = channel_.send(message, facts, payload, core_->clock.now_ns() + kPeerSendNs);
+  }
   if (io == Io::kDone || (busy() && io == Io::kLate)) return true;
   if (io == Io::kLate) ++core_->counters.slow_peers;
   return false;

@@ -175,7 +175,7 @@ Got Channel::fill(int64_t deadline_ns, Incoming& out) {
   }
   const Moved moved = transport_->receive(std::span(in_).subspan(in_end_), deadline_ns);
   in_end_ += moved.bytes;
-  counters_.received_bytes += moved.bytes;
+  note_received(moved.bytes);
   if (moved.io == Io::kDone) return Got::kMessage;
   out.io = moved.io;
   return moved.io == Io::kLate ? Got::kLate : Got::kLost;
@@ -206,7 +206,26 @@ Got Channel::check_header() {
   return good ? Got::kMessage : Got::kRules;
 }
 
+// Behind a header only: noise is no sign of life.
+void Channel::note_received(size_t bytes) noexcept {
+  counters_.received_bytes += bytes;
+  if (state_ == State::kHeader) return;
+  life_bytes_ += bytes;
+  if (life_bytes_ < kLifeBytes) return;
+  life_bytes_ = 0;
+  last_received_ns_ = clock_->now_ns();
+}
+
+bool Channel::is_leaving() noexcept {
+  const uint64_t unsent = transport_->unsent_bytes();
+  const uint64_t left = counters_.sent_bytes - std::min(unsent, counters_.sent_bytes);
+  if ((!has_rest() && unsent == 0) || left < left_bytes_ + kLifeBytes) return false;
+  left_bytes_ = left;
+  return true;
+}
+
 void Channel::stamp(const Header& header) {
+  life_bytes_ = 0;
   header_ns_ = last_received_ns_ = clock_->now_ns();
   if (header.echo_sent_ns != 0)
     sync_.add(header.echo_sent_ns, header.echo_received_ns, header.sent_ns, header_ns_);
@@ -241,7 +260,7 @@ Got Channel::take_payload(int64_t deadline_ns, Incoming& out) {
     if (in_begin_ == in_end_ && keep_payload_) {  // straight into its place
       const auto into = place_.subspan(payload_at_);
       const Moved moved = transport_->receive(into, deadline_ns);
-      counters_.received_bytes += moved.bytes;
+      note_received(moved.bytes);
       crc_ = crc32c(into.first(moved.bytes), crc_);
       payload_at_ += moved.bytes;
       if (moved.io == Io::kDone) continue;

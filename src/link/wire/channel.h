@@ -69,6 +69,8 @@ class Channel {
   static constexpr size_t kReadBytes = 16 << 10;
   // What may stand in front of a frame: payload of one piece of telemetry.
   static constexpr uint32_t kTelemetryPieceBytes = 64 << 10;
+  // So much of a message that is on its way is a sign of life of the peer; a trickle is none.
+  static constexpr uint64_t kLifeBytes = 16 << 10;
   // Without a header for so long in a row the stream is no link.
   static constexpr uint64_t kMaxSkippedBytes = uint64_t{1} << 28;
 
@@ -116,7 +118,11 @@ class Channel {
   void forget_place() noexcept { keep_payload_ = false, place_ = {}; }
   // Bytes of a further message are already here.
   bool has_buffered() const { return in_begin_ < in_end_; }
+  // When the last header, or the last kLifeBytes of what is behind one, came.
   int64_t last_received_ns() const { return last_received_ns_; }
+  // [hot] Something is still to leave, and kLifeBytes of it did since this last said so: the peer
+  // reads, and has not come to the last message yet.
+  bool is_leaving() noexcept;
 
   const ClockSync& clock_sync() const { return sync_; }
   const ChannelCounters& counters() const { return counters_; }
@@ -136,6 +142,7 @@ class Channel {
   bool find_header();
   Got check_header();
   void stamp(const Header& header);
+  void note_received(size_t bytes) noexcept;
   void take_body();
   void open_payload(PayloadPlace* place);
   Got take_payload(int64_t deadline_ns, Incoming& out);
@@ -169,6 +176,7 @@ class Channel {
   uint32_t crc_ = 0, peer_sequence_ = 0;
   bool keep_payload_ = false, synced_ = true;
 
+  uint64_t life_bytes_ = 0, left_bytes_ = 0;
   int64_t last_received_ns_ = 0, echo_sent_ns_ = 0, echo_received_ns_ = 0;
   ClockSync sync_;
   ChannelCounters counters_;

@@ -47,6 +47,38 @@ TEST_F(FaultyCable, a_slow_cable_makes_late_answers_and_heals) {
   expect_no_run_twice(drive);
 }
 
+// Two pictures of 3 MB at 3 MB/s: 2 s, longer than a host may be silent.
+TEST_F(FaultyCable, a_frame_of_megabytes_is_waited_for_while_its_bytes_come) {
+  Host large{fake_config(1024)};
+  FaultProxy cable{large.port()};
+  Drive drive(cable.endpoint(), {.side = 1024, .deadline_ms = 10'000});
+  ASSERT_TRUE(drive.is_open()) << drive.open_error();
+  ASSERT_EQ(drive.ticks(2), 2) << drive.last_error();
+  cable.now({.forth = {.bytes_per_s = 3'000'000}});
+  const int64_t begin = clock_here().now_ns();
+  EXPECT_EQ(drive.ticks(1), 1) << drive.last_error();
+  EXPECT_GE(clock_here().now_ns() - begin, kSecond);
+  EXPECT_EQ(drive.count("connects"), 1);
+  EXPECT_EQ(drive.count("lost_deadline"), 0);
+}
+
+// With a deadline it cannot keep every tick fails in time, and the link is not taken for lost.
+TEST_F(FaultyCable, a_frame_of_megabytes_that_is_late_does_not_cost_the_link) {
+  Host large{fake_config(1024)};
+  FaultProxy cable{large.port()};
+  Drive drive(cable.endpoint(), {.side = 1024});
+  ASSERT_TRUE(drive.is_open()) << drive.open_error();
+  ASSERT_TRUE(drive.recovers(5 * kSecond)) << drive.last_error();
+  cable.now({.forth = {.bytes_per_s = 1'500'000}});  // 4 s a frame
+  const int64_t end = clock_here().now_ns() + 4 * kSecond;
+  while (clock_here().now_ns() < end) drive.tick();
+  EXPECT_GE(drive.count("late_answers"), 3);
+  EXPECT_EQ(drive.count("lost_deadline"), 0) << drive.last_error();
+  EXPECT_EQ(drive.count("connects"), 1);
+  cable.now({});
+  EXPECT_TRUE(drive.recovers(5 * kSecond)) << drive.last_error();
+}
+
 // FC-36: the connection ends at any byte, either way, in order or not.
 TEST_F(FaultyCable, FC36_a_cut_at_any_byte_of_a_tick_is_told_in_time_and_healed) {
   Drive drive(proxy.endpoint());
