@@ -17,6 +17,7 @@
 #include "base/sha256.h"
 #include "cli/config.h"
 #include "cli/jetlink_backend.h"
+#include "link/jetlink/server/sensors.h"
 #include "link/jetlink/server/server.h"
 
 namespace outrider::cli {
@@ -182,6 +183,8 @@ int serve_jetlink(Context& context, const Command& command, int (*wait)()) {
   options.datagrams_everywhere =
       args.given("--frame-datagrams") || env_jetlink_datagrams_any_peer();
   if (args.given("--poweroff")) options.session.power_off = power_off;
+  const jl::Sensors sensors("/sys", kClock);
+  options.session.telemetry = [&sensors] { return sensors.telemetry(); };
   options.fatal = [] {
     g_fatal = true;
     ::kill(::getpid(), SIGTERM);

@@ -90,6 +90,23 @@ TEST(CameraProvider, nothing_runs_before_transforms_and_both_frames_are_there) {
   for (size_t i = 0; i < 4 * 128; ++i) ASSERT_EQ(planes[i], c.narrow[0]);
 }
 
+TEST(CameraProvider, an_input_of_the_runtime_behind_that_nobody_staged_is_named_with_what_to_do) {
+  Cameras c;
+  ASSERT_NO_FATAL_FAILURE(c.open());
+  ASSERT_TRUE(c.transforms({}, {}));
+  ASSERT_TRUE(c.set("frame_narrow", c.narrow));
+  ASSERT_TRUE(c.set("frame_wide", c.wide));
+  ASSERT_TRUE(c.set("seen", std::vector<float>{0}));
+  const auto ran = c.session->tick();
+  ASSERT_FALSE(ran);
+  EXPECT_EQ(ran.error().code, Code::kInvalid);
+  EXPECT_NE(ran.error().message().find("gain: not staged; stage every required input first"),
+            std::string::npos)
+      << ran.error().text;
+  ASSERT_TRUE(c.set("gain", std::vector<float>{1}));
+  EXPECT_TRUE(c.session->tick());
+}
+
 TEST(CameraProvider, FC14_a_frame_of_any_other_size_is_refused_and_not_used) {
   Cameras c;
   ASSERT_NO_FATAL_FAILURE(c.open());
