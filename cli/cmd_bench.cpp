@@ -214,9 +214,12 @@ void print_report(const Report& r, const BenchOptions& options, Output& out) {
 
 // An earlier document. Errors: kInvalid when it is none of this command and version.
 Result<Report> read_old(const std::string& path) {
-  auto text = read_file(path, size_t{64} << 20);
+  // A document has some hundred values, and one for each warm-up.
+  constexpr size_t kMaxDocumentBytes = size_t{4} << 20;
+  constexpr Json::Limits kLimits = {kMaxDocumentBytes, 16, size_t{1} << 18};
+  auto text = read_file(path, kMaxDocumentBytes);
   if (!text) return text.error();
-  auto json = Json::parse(text.value());
+  auto json = Json::parse(text.value(), Json::Dialect::kStandard, kLimits);
   if (!json) return make_error(Code::kInvalid, "--compare %s: %s", path.c_str(), json.error().text);
   const Report old = report_of(json.value());
   if (!old.is_object() || !old.contains("total_ms") || !old.contains("stages") ||

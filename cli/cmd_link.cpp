@@ -185,10 +185,11 @@ Report top_report(const link::wire::StatusReply& status, double trip_us) {
           {"host", host ? report_of(host.value()) : Report(nullptr)}};
 }
 
-std::string text_member(const Report& object, const char* key) {
+// One word of what the host says, fit for a terminal whatever it is.
+std::string text_member(const Report& object, const char* key, size_t max_bytes = 40) {
   if (!object.is_object() || !object.contains(key)) return "-";
   const Report& value = object[key];
-  return value.is_string() ? value.get<std::string>() : to_json_text(value, -1);
+  return shown(value.is_string() ? value.get<std::string>() : to_json_text(value, -1), max_bytes);
 }
 
 // One screen of text: what is served, to whom, how fast.
@@ -196,21 +197,20 @@ std::string screen(const Report& now, const link::wire::StatusReply& status, dou
                    double runs_per_s) {
   const Report& host = now["host"];
   std::string out = fmt::format("{}  up {} ms  round trip {:.0f} us  {:.1f} runs/s\n",
-                                shown(text_member(host, "name")),
-                                shown(text_member(host, "uptime_ms")), trip_us, runs_per_s);
+                                text_member(host, "name", 200), text_member(host, "uptime_ms"),
+                                trip_us, runs_per_s);
   for (const char* list : {"models", "peers"}) {
     if (!host.is_object() || !host.contains(list)) continue;
     for (const Report& row : host[list]) {
       out += list[0] == 'm' ? "  model " : "  peer  ";
-      out += shown(text_member(row, list[0] == 'm' ? "name" : "peer"), 60);
+      out += text_member(row, list[0] == 'm' ? "name" : "peer", 60);
       if (list[0] == 'm' && row.contains("instances"))
         for (const Report& instance : row["instances"])
-          out +=
-              fmt::format("  [{} epoch {} heard {} ms]", shown(text_member(instance, "owner"), 40),
-                          text_member(instance, "epoch"), text_member(instance, "heard_ms"));
+          out += fmt::format("  [{} epoch {} heard {} ms]", text_member(instance, "owner"),
+                             text_member(instance, "epoch"), text_member(instance, "heard_ms"));
       else
-        out += fmt::format("  {}  {}  in {} B  out {} B", shown(text_member(row, "name"), 40),
-                           shown(text_member(row, "model"), 40), text_member(row, "received_bytes"),
+        out += fmt::format("  {}  {}  in {} B  out {} B", text_member(row, "name"),
+                           text_member(row, "model"), text_member(row, "received_bytes"),
                            text_member(row, "sent_bytes"));
       if (const std::string ms = text_member(row, "busy_ms"); ms != "-" && ms != "0")
         out += fmt::format("  running for {} ms", ms);

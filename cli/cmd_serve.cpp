@@ -37,6 +37,12 @@ Result<Value> parse_wire(std::string_view text) {
   return value;
 }
 
+Result<Value> parse_manage(std::string_view text) {
+  for (const char* word : kManageWords)
+    if (text == word) return Value{std::string(text), 0, 0};
+  return make_error(Code::kInvalid, "auto, yes or no");
+}
+
 constexpr Flag kFlags[] = {
     {"--listen", "[ENDPOINT]", nullptr,
      "Where devices reach this host: tcp://HOST:PORT, usb:SERIAL (usb: for the only device there "
@@ -50,6 +56,11 @@ constexpr Flag kFlags[] = {
      "Keep models that devices push (outrider link push) in this folder, and serve them by digest; "
      "replaces the folder that CONFIG says.",
      parse_text},
+    {"--manage", "WHO", nullptr,
+     "Who may push into the store and remove from it over the link: auto (peers on this machine, "
+     "those that proved the key, the other end of a USB cable), yes (every peer) or no (none); "
+     "replaces what CONFIG says. auto when nothing is said.",
+     parse_manage},
     {"--power-off-file", "FILE", nullptr,
      "Devices may ask this host to power off: the wish is written to this file, for a unit that "
      "powers off when it appears. Without it they are refused.",
@@ -175,6 +186,19 @@ Result<void> accept_power_off(const std::string& path, link::ServerOptions& opti
   return {};
 }
 
+// Who may change the store that these have.
+Result<link::Manage> manage_of(const Context& context, const ServiceText& text) {
+  const bool given = context.args.given("--manage");
+  const std::string word = given ? context.args.text("--manage") : text.manage;
+  if (text.store.folder.empty() && (given || word != "auto"))
+    return make_error(Code::kInvalid,
+                      "serve: %s is \"%s\" and there is no store to change: give --store FOLDER or "
+                      "the key \"store\", or leave it away",
+                      given ? "--manage" : "key \"manage\"", word.c_str());
+  if (word == "yes") return link::Manage::kYes;
+  return word == "no" ? link::Manage::kNo : link::Manage::kAuto;
+}
+
 // Empty when no folder is configured.
 Result<std::shared_ptr<store::Store>> open_store(const StoreConfig& config) {
   if (config.folder.empty()) return std::shared_ptr<store::Store>();
@@ -249,6 +273,9 @@ int run(Context& context) {
   options.name = machine_name();
   if (context.args.given("--store"))
     config.value().text.store.folder = context.args.text("--store");
+  auto manage = manage_of(context, config.value().text);
+  if (!manage) return context.fail(manage.error());
+  options.manage = manage.value();
   auto store = open_store(config.value().text.store);
   if (!store) return context.fail(store.error());
   options.store = store.value();

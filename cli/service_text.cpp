@@ -114,13 +114,25 @@ Result<void> read_store(const Where& where, const Json& object, StoreConfig& out
   return read_number(where, *store, "keep_last", 0, 1024, out.keep_last);
 }
 
+Result<void> read_manage(const Where& where, const Json& object, std::string& out) {
+  const Json* value = object.find("manage");
+  if (value == nullptr) return {};
+  for (const char* word : kManageWords)
+    if (value->is_string() && value->text() == word) return out = word, Result<void>();
+  const std::string found = value->is_string() ? printable(value->text(), 40) : "no string";
+  return make_error(Code::kInvalid,
+                    "%s:%u: key \"manage\" is \"%s\", allowed: \"auto\", \"yes\" or \"no\"",
+                    where.path.c_str(), value->line(), found.c_str());
+}
+
 }  // namespace
 
 Result<ServiceText> read_service_text(const Json& object, const std::string& path) {
   const Where where{path, std::filesystem::path(path).parent_path().string()};
 
   static constexpr const char* kKeys[] = {"listen",        "memory_budget_mb", "models",   "http",
-                                          "max_instances", "max_peers",        "key_file", "store"};
+                                          "max_instances", "max_peers",        "key_file", "store",
+                                          "manage"};
   OUTRIDER_TRY(check_names(where, object, kKeys));
   if (const Json* http = object.find("http"))
     return make_error(Code::kUnsupported, "%s:%u: key \"http\": not in this build yet",
@@ -135,6 +147,7 @@ Result<ServiceText> read_service_text(const Json& object, const std::string& pat
     if (!none && !is_path(key)) return wrong(where, *key, "key_file", "a path");
     if (!none) out.key_file = beside(where, key->text());
   }
+  OUTRIDER_TRY(read_manage(where, object, out.manage));
   OUTRIDER_TRY(read_store(where, object, out.store));
   OUTRIDER_TRY(read_models(where, object, out.models));
   return out;

@@ -25,8 +25,11 @@ struct ServiceText {
   std::vector<NamedModel> models;
   int64_t memory_budget_mb = 0, max_instances = 4, max_peers = 32;
   std::string key_file;
+  std::string manage = "auto";  // who may push and remove over the link: one of kManageWords
   StoreConfig store;
 };
+
+inline constexpr const char* kManageWords[] = {"auto", "yes", "no"};  // as link::Manage
 
 // [setup] `path` is where the document stands: paths in it are relative to its folder, messages
 // name it. Errors: kInvalid (an unknown key with its line and the nearest known name, a value out

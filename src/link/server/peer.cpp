@@ -391,6 +391,37 @@ void Peer::describe(wire::OpenReply& reply) const {
 // ---- the store
 // -----------------------------------------------------------------------------------
 
+bool may_manage(Manage manage, const TransportFacts& facts) {
+  if (manage != Manage::kAuto) return manage == Manage::kYes;
+  return facts.peer_is_local || facts.encrypted;
+}
+
+// STORE_PUSH and STORE_REMOVE of a peer that may not.
+bool Peer::refuse_to_manage(const wire::Incoming& in) {
+  const bool push = in.header.type == wire::type_of<wire::StorePush>();
+  const Error refused = make_error(
+      Code::kInvalid, "store: %s may not %s: \"manage\" is %s; %s", channel_.facts().peer,
+      push ? "push" : "remove",
+      core_->manage == Manage::kNo
+          ? "\"no\", which allows nobody on a listener"
+          : "\"auto\", which allows peers on the host itself, with its key or on a USB cable",
+      core_->manage == Manage::kNo
+          ? "change its folder there, or start the host with --manage auto"
+          : "give both ends a key (--key-file F), or start the host with --manage yes");
+  log_line(LogLevel::kWarn, "serve: %s", refused.text);
+  if (push) {
+    wire::StoreState state;
+    state.is_answer = 1;
+    state.code = to_abi(refused.code);
+    state.text.assign(refused.message());
+    return answer(state, in.header.request_id);
+  }
+  wire::Answer reply;
+  reply.code = to_abi(refused.code);
+  reply.text.assign(refused.message());
+  return answer(reply, in.header.request_id);
+}
+
 bool Peer::on_store(const wire::Incoming& in) {
   const uint16_t type = in.header.type;
   if (!store_)
@@ -406,6 +437,9 @@ bool Peer::on_store(const wire::Incoming& in) {
   if (lease_.instance)  // it would hold the frames up
     return fault(Cause::kNone, Code::kInvalid, type, 0, in.header.request_id,
                  "this connection has a model open; ask the store on one of its own");
+  const bool changes =
+      type == wire::type_of<wire::StorePush>() || type == wire::type_of<wire::StoreRemove>();
+  if (changes && !may_manage(core_->manage, channel_.facts())) return refuse_to_manage(in);
   channel_.transport().set_urgency(Urgency::kBulk);
   if (wire::StoreRemove remove;
       type == wire::type_of<wire::StoreRemove>() && wire::decode(in.body, remove))

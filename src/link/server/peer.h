@@ -31,6 +31,14 @@ struct ServerCounters {
       protocol_errors{0}, slow_peers{0}, silent_peers{0}, pushed_bytes{0}, stale{0};
 };
 
+// Who may push files into the store and remove them. Everyone who is served may list them.
+enum class Manage : uint8_t {
+  kAuto,  // peers on this machine, those that proved the key, and the other end of a USB cable
+  kYes,   // every peer
+  kNo,    // no peer
+};
+bool may_manage(Manage manage, const TransportFacts& facts);
+
 // What all peers of one server share.
 struct ServerCore {
   Models& models;
@@ -47,6 +55,7 @@ struct ServerCore {
   const std::function<Result<void>(std::string_view device, std::string_view reason)>* power_off =
       nullptr;
   store::Store* store = nullptr;  // of models that devices push; the STORE messages need it
+  Manage manage = Manage::kAuto;
 };
 
 class Peer final : private wire::PayloadPlace {
@@ -103,6 +112,7 @@ class Peer final : private wire::PayloadPlace {
   bool on_read(const wire::Incoming& in);
   bool on_prepare(const wire::Incoming& in);
   bool on_store(const wire::Incoming& in);
+  bool refuse_to_manage(const wire::Incoming& in);
   void prune_idle();
   bool on_telemetry(const wire::Incoming& in);
   bool serve_telemetry();

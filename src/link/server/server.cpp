@@ -37,6 +37,7 @@ Server::Server(const ServerOptions& options, std::unique_ptr<Models> models, con
   core_.status = status_of;
   core_.user = this;
   core_.store = options_.store.get();
+  core_.manage = options_.manage;
   if (options_.power_off) {
     core_.power_off = &options_.power_off;
     core_.features |= wire::kFeaturePowerOff;

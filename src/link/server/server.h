@@ -22,6 +22,7 @@ struct ServerOptions {
   // Told when a device asks this host to power off; empty: such a wish is refused.
   std::function<Result<void>(std::string_view device, std::string_view reason)> power_off;
   std::shared_ptr<store::Store> store;  // of models that devices push; without one they cannot
+  Manage manage = Manage::kAuto;        // who may push and remove
 };
 
 inline constexpr const char* kDefaultListen = "tcp://127.0.0.1:5610";
