@@ -2,11 +2,13 @@
 // served, and the outputs beside those of the same configuration in this process, byte for byte.
 #include <filesystem>
 #include <fstream>
+#include <map>
 
+#include "camera/fixture.h"
 #include "host/conform_bench.h"
 #include "link/host_here.h"
-#include "onnx/provider_fixture.h"
-#include "providers/llm_fixture.h"
+#include "onnx/driving_support.h"
+#include "providers/mllm_fixture.h"
 #include "providers/policy_fixture.h"
 #include "support/fast_folder.h"
 
@@ -51,6 +53,23 @@ Served graph(bool with_state) {
                                        : plain.config()};
 }
 
+Served driving_graph(driving::Layout layout, const char* more) {
+  static std::map<driving::Layout, onnx::test::DrivingOnDisk> disks;
+  const auto& disk = disks.try_emplace(layout, layout).first->second;
+  return {provider("onnx"), disk.config(std::string(R"("n_threads":1)") + more)};
+}
+
+Served cameras() {
+  static const camera::test::Cameras made("", R"("state_pairs":"seen:next_seen")");
+  return {provider("camera"), made.config};
+}
+
+Served language_with_pictures(VlmKind kind) {
+  auto spec = outrider::test::tiny_mllm(kind, R"("plan":"staged","tokens_port":"off")");
+  spec.n_ctx = 96, spec.max_tokens = 4;
+  return {provider("gguf"), outrider::test::config_json(spec)};
+}
+
 Served tandem() {
   static const outrider::test::TempDir dir;
   const std::string side = dir.file("side.json");
@@ -83,8 +102,14 @@ const Kind kKinds[] = {
        return Served{provider("gguf"), outrider::test::config_json(spec)};
      },
      48},
+    {"mllm_gemma3", [] { return language_with_pictures(VlmKind::kGemma3); }, 48},
+    {"mllm_qwen", [] { return language_with_pictures(VlmKind::kQwen25Vl); }, 48},
+    {"mllm_idefics3", [] { return language_with_pictures(VlmKind::kIdefics3); }, 48},
     {"onnx", [] { return graph(false); }, 45},
     {"onnx_with_state", [] { return graph(true); }, 40},
+    {"driving_queued", [] { return driving_graph(driving::Layout::kQueued, ""); }, 40},
+    {"driving_stateful", [] { return driving_graph(driving::Layout::kStateful, ""); }, 40},
+    {"camera", cameras, 40},
     {"tandem", tandem, 42},
 };
 

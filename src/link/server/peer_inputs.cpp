@@ -163,6 +163,8 @@ int Peer::call_set_input(const Pending& pending) {
     case InputForm::kNothing:
       break;
   }
+  // Nothing at all may mean something, as no pictures do: the caller's own call.
+  if (pending.input.bytes == 0) return runtime.set_input(pending.input.port, nullptr, 0);
   // The caller had no usable data: a call that the runtime refuses too, without touching memory.
   const int code = runtime.set_input(pending.input.port, kNothing, 0);
   if (code != 0) return code;
