@@ -276,11 +276,14 @@ TEST(OwnerLease, hostile_askers_get_a_line_or_are_hung_up_on_and_the_borrower_fe
                            std::filesystem::directory_iterator());
     };
     const int zero = ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    say(fd, "{\"op\":\"bounce\"}\n");
+    // The owner's end is open once it has answered; those of former askers may close yet.
+    EXPECT_NE(hear(fd), "");
     const auto before = n_open();
     for (int i = 0; i < 20; ++i)
       EXPECT_EQ(send_line(fd.get(), "{\"op\":\"bounce\"}\n", std::span(&zero, 1)), 0);
     for (int i = 0; i < 20; ++i) EXPECT_NE(hear(fd), "");
-    EXPECT_EQ(n_open(), before);
+    EXPECT_LE(n_open(), before);
     ::close(zero);
   }
   {  // more askers than there is room for: the rest are hung up on
