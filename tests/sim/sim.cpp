@@ -310,11 +310,14 @@ void Sim::check(const Seen& seen) {
     broke("an answer of another epoch acts", channel_->asked_epoch(made_for), epoch);
   if (seen.held()) {
     ++held_ticks;
+    // It began past its hold point, so the next tick begins at once: the newer frame may replace
+    // this one at the host before it ran (FC-40).
+    if (seen.late_ns >= l.hold_ns) ++replaced_ticks_;
     if (made_for >= n_ticks) broke("held what was made for", made_for, n_ticks - 1);
   } else {
     if (maker != seen.leader()) broke("two authorities: made by", maker, seen.leader());
     if (made_for != n_ticks) broke("an answer of another tick", made_for, n_ticks);
-    const int64_t known = std::min(n_ticks, l.history_ticks);
+    const int64_t known = std::min(n_ticks - replaced_ticks_, l.history_ticks);
     if (maker == 2 && n_runs < known)
       broke("the lead is cold: runs since its reset", n_runs, known);
     if (maker == 1 && last_leader_ == 2 && l.standby_every_ticks == 0 && n_runs != 1)

@@ -148,7 +148,7 @@ class Sim {
   std::unique_ptr<tandem::LeadDriver> driver_;
   link::Device* device_ = nullptr;
   int64_t next_due_ns_ = 0, standby_begun_ns_ = 0, wake_late_ns_ = 0;
-  int64_t last_end_ns_ = 0, last_end_stalled_ns_ = 0;
+  int64_t last_end_ns_ = 0, last_end_stalled_ns_ = 0, replaced_ticks_ = 0;
   std::map<int64_t, int64_t> stalled_at_start_;  // of the ticks that may still be held
   int64_t last_epoch_ = 0, last_leader_ = 1;
 };
