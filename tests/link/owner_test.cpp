@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "link/raw_device.h"
+#include "support/own_time.h"
 
 namespace outrider::link {
 namespace {
@@ -44,7 +45,7 @@ TEST_F(Owners, a_live_owner_keeps_its_runtime_unless_somebody_demands_it) {
   for (const TakeOver polite : {TakeOver::kNever, TakeOver::kWhenSilent}) {
     EXPECT_EQ(second.open(polite), kBusy);
     EXPECT_NE(second.opened.text.find("first (heard "), std::string::npos) << second.opened.text;
-    EXPECT_LT(second.opened.took_ns, kSecond);
+    EXPECT_LT(second.opened.own_ns, kSecond);
     EXPECT_EQ(first.step().code, 0) << "asking costs the owner nothing";
   }
   EXPECT_EQ(host.server->models().n_take_overs(), 0);
@@ -83,7 +84,7 @@ TEST_F(Owners, a_run_at_work_is_not_silence_and_ends_before_its_successor_begins
   std::thread run([&] { ran = owner.step(); });
   wait_ms(500);  // twice as long as a silent owner is given
   EXPECT_EQ(other.open(), kBusy) << other.opened.text;
-  EXPECT_LT(other.opened.took_ns, 300 * kMs) << "told at once, not after the run";
+  EXPECT_LT(other.opened.own_ns, 300 * kMs) << "told at once, not after the run";
   // Who demands it gets it as soon as that run has ended.
   ASSERT_EQ(other.open(TakeOver::kAlways), 0) << other.opened.text;
   EXPECT_GT(other.opened.took_ns, 100 * kMs);
@@ -232,14 +233,14 @@ TEST_F(Owners, FC38_during_a_long_run_everybody_is_answered_at_once) {
   while (here::clock_here().now_ns() - begin < (run_ms - 300) * kMs) {
     const Said said = owner.ask(wire::Ping(), owner.epoch);
     ASSERT_TRUE(said.is<wire::Pong>());
-    worst_ns = std::max(worst_ns, said.took_ns);
+    worst_ns = std::max(worst_ns, said.own_ns);
     wire::Pong pong;
     ASSERT_TRUE(wire::decode(said.body, pong));
     EXPECT_GT(pong.busy_ms, age_ms);
     age_ms = pong.busy_ms, ++n_pongs;
     // Somebody who looks sees the run and its age.
     const Said status = looker.ask(wire::Status(), 0);
-    worst_ns = std::max(worst_ns, status.took_ns);
+    worst_ns = std::max(worst_ns, status.own_ns);
     wire::StatusReply reply;
     ASSERT_TRUE(status.is<wire::StatusReply>() && wire::decode(status.body, reply));
     const auto json = Json::parse(reply.json.view());
@@ -254,7 +255,7 @@ TEST_F(Owners, FC38_during_a_long_run_everybody_is_answered_at_once) {
   for (uint64_t i = 0; i < 20; ++i) {
     RawDevice newcomer(host.endpoint, "newcomer", 100 + i);
     EXPECT_EQ(newcomer.open(), kBusy);
-    worst_ns = std::max(worst_ns, newcomer.opened.took_ns);
+    worst_ns = std::max(worst_ns, newcomer.opened.own_ns);
   }
   EXPECT_LT(worst_ns, 250 * kMs);
   // The long run was killed by nothing.
@@ -274,7 +275,7 @@ TEST_F(Owners, FC38_of_twenty_runs_in_the_queue_the_newest_waits_and_the_others_
   ASSERT_EQ(owner.open(), 0);
   wire::Run run;
   run.kind = 1;
-  const int64_t begin = here::clock_here().now_ns();
+  test::OwnTime own;
   std::vector<uint64_t> ids = {owner.tell(run, owner.epoch, {}, wire::kWantAnswer)};
   wait_ms(50);
   for (int i = 0; i < 20; ++i) ids.push_back(owner.tell(run, owner.epoch, {}, wire::kWantAnswer));
@@ -285,7 +286,7 @@ TEST_F(Owners, FC38_of_twenty_runs_in_the_queue_the_newest_waits_and_the_others_
     const bool fault = in.header.type == wire::type_of<wire::Fault>();
     (fault ? told : ran).push_back(in.header.request_id);
     if (fault) {
-      EXPECT_LT(here::clock_here().now_ns() - begin, 500 * kMs) << "before the run ended";
+      EXPECT_LT(own.ns(), 500 * kMs) << "before the run ended";
     }
   }
   EXPECT_EQ(told, std::vector<uint64_t>(ids.begin() + 1, ids.end() - 1));

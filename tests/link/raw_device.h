@@ -8,6 +8,7 @@
 #include "link/client/connection.h"
 #include "link/host_here.h"
 #include "link/transport/tcp.h"
+#include "support/own_time.h"
 
 namespace outrider::link::here {
 
@@ -17,7 +18,7 @@ struct Said {
   int32_t code = -99;
   std::string text;
   std::vector<std::byte> body;
-  int64_t took_ns = 0;
+  int64_t took_ns = 0, own_ns = 0;  // own: less what the machine withheld
   template <class M>
   bool is() const {
     return got == wire::Got::kMessage && type == wire::type_of<M>();
@@ -50,12 +51,14 @@ class RawDevice {
   // Waits for the answer to this message. `with_epoch`: of the header.
   template <class M>
   Said ask(const M& message, uint32_t with_epoch, std::span<const std::byte> payload = {}) {
+    own_.restart();
     const int64_t begin = clock_here().now_ns();
     const uint64_t id = tell(message, with_epoch, payload, wire::kWantAnswer);
     Said said;
     wire::Incoming in;
     said.got = connection_->wait(id, in, nullptr, nullptr, due());
     said.took_ns = clock_here().now_ns() - begin;
+    said.own_ns = own_.ns();
     if (said.got == wire::Got::kMessage) keep(in, said);
     return said;
   }
@@ -97,6 +100,7 @@ class RawDevice {
   Said opened;
 
  private:
+  test::OwnTime own_;
   template <class M>
   static void take(const wire::Incoming& in, Said& said) {
     M message;

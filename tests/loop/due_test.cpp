@@ -17,7 +17,8 @@ const std::string kLib = OUTRIDER_BUILD_DIR "/lib/";
 
 // Two fakes; the period is long, so that no machine is too slow for it.
 SessionPtr open_tandem(const test::TempDir& folder) {
-  std::string config = "{\"model_family\":\"tandem\",\"period_ms\":500,\"hold_ms\":460,\"deadline_ms\":2000";
+  std::string config =
+      "{\"model_family\":\"tandem\",\"period_ms\":500,\"hold_ms\":460,\"deadline_ms\":2000";
   for (const char* side : {"standby", "lead"}) {
     const std::string path = folder.file(std::string(side) + ".json");
     std::ofstream(path) << "{\"model_family\":\"fake\"}";

@@ -13,6 +13,7 @@
 
 #include "link/transport/tcp.h"
 #include "owner/rig.h"
+#include "support/own_time.h"
 
 namespace outrider::owner::test {
 namespace {
@@ -195,11 +196,11 @@ TEST(OwnerLease, one_borrower_at_a_time_and_the_second_waits_for_its_turn) {
   Served owner(holder);
   auto first = Lease::borrow(owner.path, "model", soon(2 * kSec));
   ASSERT_TRUE(first);
-  const int64_t start_ns = steady_now_ns();
+  outrider::test::OwnTime own;
   auto refused = Lease::borrow(owner.path, "other", soon(600 * kMs));
   EXPECT_EQ(refused.code(), Code::kNotReady);
   EXPECT_NE(std::string(refused.error().text).find("lent to model"), std::string::npos);
-  EXPECT_LT(steady_now_ns() - start_ns, 2 * kSec);
+  EXPECT_LT(own.ns(), 2 * kSec);
   std::thread returning([&] {
     ::usleep(300'000);
     first = make_error(Code::kFailed, "returned");
@@ -214,11 +215,11 @@ TEST(OwnerLease, a_refusal_for_good_is_told_at_once_and_one_for_now_is_asked_aga
   FakeHolder holder;
   Served owner(holder);
   owner.verdict(false, "the link is off", false);
-  const int64_t start_ns = steady_now_ns();
+  outrider::test::OwnTime own;
   auto refused = Lease::borrow(owner.path, "model", soon(5 * kSec));
   EXPECT_EQ(refused.code(), Code::kDevice);
   EXPECT_STREQ(refused.error().text, "owner: the link is off");
-  EXPECT_LT(steady_now_ns() - start_ns, kSec);
+  EXPECT_LT(own.ns(), kSec);
   owner.verdict(false, "not yet", true);
   std::thread later([&] {
     ::usleep(400'000);

@@ -20,6 +20,7 @@
 #include "host/session.h"
 #include "outrider/ext/tandem.h"
 #include "support/temp_dir.h"
+#include "support/witness.h"
 
 namespace outrider::tandem::test {
 namespace {
@@ -143,31 +144,6 @@ class Reaper {
   pid_t pid_ = -1;
 };
 
-// How long this machine lets a thread wait that wants to run: what a tick cannot be blamed for.
-class Witness {
- public:
-  Witness() : thread_([this] { watch(); }) {}
-  ~Witness() {
-    stop_ = true;
-    thread_.join();
-  }
-  int64_t take_worst_ns() { return worst_ns_.exchange(0); }
-
- private:
-  void watch() {
-    while (!stop_) {
-      const int64_t due_ns = clock_.now_ns() + kMs;
-      sleep_until_ns(due_ns);
-      const int64_t late_ns = clock_.now_ns() - due_ns;
-      if (late_ns > worst_ns_) worst_ns_ = late_ns;
-    }
-  }
-  MonotonicClock clock_;
-  std::atomic<int64_t> worst_ns_{0};
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
-
 struct Drive {
   std::vector<int64_t> late_ns;  // end of each tick after its due time
   std::vector<int64_t>
@@ -187,7 +163,7 @@ int64_t quantile(const std::vector<int64_t>& v, size_t percent) {
 // stall between its due time and its end; both are reported.
 void drive(host::Session& session, const outrider_tandem_v1& table, int64_t n_ticks, Drive& out) {
   const MonotonicClock clock;
-  Witness witness;
+  outrider::test::Witness witness;
   int64_t leader = 1;
   const int64_t first_ns = clock.now_ns() + kMs;
   for (int64_t i = 0; i < n_ticks; ++i) {
@@ -267,7 +243,7 @@ TEST(TandemProcess, R9_a_late_wake_up_does_not_move_the_hold_point) {
       static_cast<const outrider_tandem_v1*>(session.extension(OUTRIDER_EXT_TANDEM, 1));
   ASSERT_NE(table, nullptr);
   const MonotonicClock clock;
-  Witness witness;
+  outrider::test::Witness witness;
   std::vector<int64_t> held_ns;
   int64_t led = 0, due_ns = clock.now_ns() + kMs;
   for (int i = 0; i < 200 && held_ns.size() < 5; ++i, due_ns += kPeriodNs) {

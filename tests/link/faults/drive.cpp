@@ -35,9 +35,9 @@ bool Drive::open() {
       "{\"model_family\":\"remote\",\"endpoint\":\"" + endpoint_ +
       "\",\"model\":\"default\",\"deadline_ms\":" + std::to_string(options_.deadline_ms) +
       ",\"connect_ms\":" + std::to_string(options_.connect_ms) + options_.more + "}";
-  const int64_t begin = clock_here().now_ns();
+  own_.restart();
   auto remote = ProviderSource(provider("link"), config).open();
-  EXPECT_LT(clock_here().now_ns() - begin, options_.connect_ms * kMs + kSlackNs);
+  EXPECT_LT(own_.ns(), options_.connect_ms * kMs + kSlackNs);
   if (remote)
     remote_ = std::move(remote.value());
   else
@@ -45,8 +45,8 @@ bool Drive::open() {
   return remote_ != nullptr;
 }
 
-int Drive::verb(const char* name, int code, int64_t begin_ns) {
-  const int64_t took = clock_here().now_ns() - begin_ns;
+int Drive::verb(const char* name, int code) {
+  const int64_t took = own_.ns();
   worst_ns_ = std::max(worst_ns_, took);
   EXPECT_LT(took, options_.deadline_ms * kMs + kSlackNs) << name << " of tick " << n_ticks_;
   if (code == 0) return 0;
@@ -72,9 +72,9 @@ int Drive::stage(Runtime& runtime, bool timed) {
                                                    {prompt_.data(), prompt_.size()},
                                                    {state_.data(), state_.size() * sizeof(float)}};
   for (uint32_t port = 0; port < 3; ++port) {
-    const int64_t begin = clock_here().now_ns();
+    own_.restart();
     const int code = runtime.set_input(port, inputs[port].first, inputs[port].second);
-    if (timed && verb("set_input", code, begin) != 0) return code;
+    if (timed && verb("set_input", code) != 0) return code;
     if (code != 0) return code;
   }
   return 0;
@@ -92,11 +92,11 @@ bool Drive::tick() {
   EXPECT_EQ(local_->step(), 0);
   EXPECT_EQ(local_->get_output(3, want.data(), want.size() * sizeof(float), &want_bytes), 0);
   if (stage(*remote_, true) != 0) return false;
-  int64_t begin = clock_here().now_ns();
-  if (verb("step", remote_->step(), begin) != 0) return false;
-  begin = clock_here().now_ns();
+  own_.restart();
+  if (verb("step", remote_->step()) != 0) return false;
+  own_.restart();
   const int read = remote_->get_output(3, got.data(), got.size() * sizeof(float), &got_bytes);
-  if (verb("get_output", read, begin) != 0) return false;
+  if (verb("get_output", read) != 0) return false;
   EXPECT_EQ(got_bytes, want_bytes) << "tick " << n_ticks_;
   EXPECT_TRUE(got == want) << "the answer of tick " << n_ticks_ << " is not that of its inputs";
   ++n_answered_;
@@ -114,8 +114,8 @@ int Drive::ticks(int n, int64_t period_ns) {
 }
 
 bool Drive::recovers(int64_t within_ns, int n) {
-  const int64_t end = clock_here().now_ns() + within_ns;
-  for (int in_row = 0; clock_here().now_ns() < end;) {
+  test::OwnTime waited;
+  for (int in_row = 0; waited.ns() < within_ns;) {
     in_row = tick() ? in_row + 1 : 0;
     if (in_row == n) return true;
     if (in_row == 0) pause_ns(20 * kMs);
@@ -124,7 +124,7 @@ bool Drive::recovers(int64_t within_ns, int n) {
 }
 
 bool Drive::fails(int64_t within_ns) {
-  for (const int64_t end = clock_here().now_ns() + within_ns; clock_here().now_ns() < end;)
+  for (test::OwnTime waited; waited.ns() < within_ns;)
     if (!tick()) return true;
   return false;
 }

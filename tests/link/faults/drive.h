@@ -9,13 +9,14 @@
 
 #include "link/held.h"
 #include "link/host_here.h"
+#include "support/own_time.h"
 
 namespace outrider::link::faults {
 
 using here::clock_here, here::counter, here::held_by, here::Held, here::Host, here::kMs;
 using here::kSecond, here::kSlackKb, here::provider, here::settle;
 inline constexpr int64_t kDeadlineMs = 200;
-// What a loaded machine may add to a deadline before the test calls it a hang.
+// What a verb may take beyond its deadline, besides what the machine withheld.
 inline constexpr int64_t kSlackNs = 300 * kMs;
 
 // Two pictures of side x side x 3 in, 50 x 32 floats out; the scripted provider's configuration.
@@ -52,7 +53,7 @@ class Drive {
   int64_t count(const char* name) const { return counter(*remote_, name); }
 
  private:
-  int verb(const char* name, int code, int64_t begin_ns);
+  int verb(const char* name, int code);  // since own_ was restarted
   int stage(Runtime& runtime, bool timed);
 
   std::string endpoint_;
@@ -64,6 +65,7 @@ class Drive {
   std::string prompt_;
   int n_ticks_ = 0, n_answered_ = 0;
   int64_t worst_ns_ = 0;
+  test::OwnTime own_;
 };
 
 }  // namespace outrider::link::faults

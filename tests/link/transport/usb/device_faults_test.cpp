@@ -2,6 +2,7 @@
 #include <ctime>
 
 #include "link/transport/usb/fixture.h"
+#include "support/own_time.h"
 
 namespace outrider::link::usb {
 namespace {
@@ -96,12 +97,13 @@ TEST_F(UsbDevice, a_frame_that_has_no_room_is_refused_whole) {
   EXPECT_EQ(send_all(*device, frame, 0).io, Io::kDone);
   EXPECT_EQ(send_all(*device, frame, 0).io, Io::kDone);
   for (int64_t wait_ns : {int64_t{0}, 60 * kMs}) {
+    test::OwnTime own;
     const int64_t start_ns = now_ns();
     const Moved third = send_all(*device, frame, start_ns + wait_ns);
     EXPECT_EQ(third.io, Io::kLate);
     EXPECT_EQ(third.bytes, 0u) << "nothing of it left: it may be dropped";
     EXPECT_GE(now_ns() - start_ns, wait_ns);
-    EXPECT_LT(now_ns() - start_ns, wait_ns + 200 * kMs);
+    EXPECT_LT(own.ns(), wait_ns + 200 * kMs);
   }
   bus->stuck_writes = false;
   EXPECT_EQ(send_all(*device, small, soon_ns(kSecond)).io, Io::kDone);
@@ -139,9 +141,9 @@ TEST_F(UsbDevice, FC37_stuck_writes_cost_a_deadline_and_close_in_bounded_time) {
   EXPECT_EQ(send_all(*device, frame, soon_ns(400 * kMs)).io, Io::kLate);
   // The bus of this test polls; what is bounded here is our own spinning.
   EXPECT_LT(cpu_ns() - cpu_start_ns, (now_ns() - start_ns) / 3);
-  const int64_t close_ns = now_ns();
+  test::OwnTime own;
   device.reset();
-  EXPECT_LT(now_ns() - close_ns, 50 * kMs + 100 * kMs + 100 * kMs + 150 * kMs);
+  EXPECT_LT(own.ns(), 50 * kMs + 100 * kMs + 100 * kMs + 150 * kMs);
   EXPECT_TRUE(gadget != nullptr) << "unbinding completed the writes: the gadget is good";
 }
 
@@ -150,9 +152,9 @@ TEST_F(UsbDevice, a_controller_that_keeps_writes_is_left_alone_in_bounded_time) 
   bus->stuck_writes = bus->keeps_writes = true;
   connect();
   ASSERT_EQ(send_all(*device, pattern(kGridBytes, 1), 0).io, Io::kDone);
-  const int64_t start_ns = now_ns();
+  test::OwnTime own;
   device.reset();
-  EXPECT_LT(now_ns() - start_ns, kSecond);
+  EXPECT_LT(own.ns(), kSecond);
   EXPECT_TRUE(gadget == nullptr) << "it is not used again";
   bus->keeps_writes = false;
 }
@@ -165,9 +167,9 @@ TEST_F(UsbDevice, a_read_that_never_ends_is_left_alone_in_bounded_time) {
   ASSERT_EQ(receive_exactly(*device, message.size(), 4096, soon_ns(kSecond)), message);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it is in its next read now
   bus->keeps_read = true;
-  const int64_t start_ns = now_ns();
+  test::OwnTime own;
   device.reset();
-  EXPECT_LT(now_ns() - start_ns, kSecond);
+  EXPECT_LT(own.ns(), kSecond);
   EXPECT_TRUE(gadget == nullptr);
   bus->keeps_read = false;  // the reader thread ends and frees what it kept
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -185,9 +187,9 @@ TEST_F(UsbDevice, FC37_unplugging_ends_every_wait_at_once) {
     bus->unplug();
   });
   std::byte one;
-  const int64_t start_ns = now_ns();
+  test::OwnTime own;
   EXPECT_EQ(device->receive(std::span(&one, 1), kForever).io, Io::kGone);
-  EXPECT_LT(now_ns() - start_ns, 500 * kMs);
+  EXPECT_LT(own.ns(), 500 * kMs);
   sender.join(), puller.join();
   EXPECT_EQ(device->receive(std::span(&one, 1), kForever).io, Io::kGone) << "final";
   EXPECT_EQ(send_all(*device, pattern(kGridBytes, 1), kForever).io, Io::kGone);
