@@ -162,7 +162,7 @@ int serve_jetlink(Context& context, const Command& command, int (*wait)()) {
   JetlinkBackend backend(wanted.value().backend);
   auto cache = jl::Cache::open(args.given("--cache") ? args.text("--cache") : default_cache(),
                                backend.facts());
-  if (!cache) return context.fail(cache.error(), kBad);
+  if (!cache) return context.fail(cache.error(), kUsage);
   std::optional<jl::ModelId> first;
   if (!wanted.value().model_path.empty()) {
     context.out.progress("serve: reading " + wanted.value().model_path);
@@ -193,7 +193,7 @@ int serve_jetlink(Context& context, const Command& command, int (*wait)()) {
     if (args.given(flag))
       context.out.say(Level::kWarn, "serve: {} is taken and does nothing in this build", flag);
   auto server = jl::Server::start(options, host, kClock);
-  if (!server) return context.fail(server.error(), kBad);
+  if (!server) return context.fail(server.error(), kUsage);
   const bool asked = args.given("--plaintext") || args.given("--host");
   if (!server.value()->local_only() && !asked)
     return context.fail(make_error(

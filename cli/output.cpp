@@ -44,6 +44,21 @@ uint32_t code_point(std::string_view sequence) {
   return code;
 }
 
+// "cannot open ...", "store: cannot open ...".
+bool says_unreachable(std::string_view message) {
+  const size_t module = message.find(": ");
+  if (module != std::string_view::npos &&
+      message.substr(0, module).find_first_not_of("abcdefghijklmnopqrstuvwxyz") ==
+          std::string_view::npos)
+    message.remove_prefix(module + 2);
+  for (const char* verb :
+       {"cannot open ", "cannot examine ", "cannot map ", "cannot find ", "cannot create ",
+        "cannot make ", "cannot write ", "cannot rename ", "cannot sync ", "cannot flush ",
+        "cannot lock ", "cannot list ", "cannot publish ", "cannot delete "})
+    if (message.starts_with(verb)) return true;
+  return false;
+}
+
 }  // namespace
 
 std::string shown(std::string_view text, size_t max_bytes) {
@@ -85,10 +100,8 @@ Exit exit_of(const Error& error) {
     case Code::kNoMemory:
       return kUsage;
     case Code::kNotFound:
-      for (const char* verb : {"cannot open", "cannot examine", "cannot map", "cannot find",
-                               "cannot create", "cannot write", "cannot rename", "cannot sync"})
-        if (error.message().starts_with(verb)) return kUsage;
-      return kBad;
+    case Code::kFailed:
+      return says_unreachable(error.message()) ? kUsage : kBad;
     default:
       return kBad;
   }

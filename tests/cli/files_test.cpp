@@ -105,6 +105,30 @@ TEST(Files, no_output_is_a_file_that_the_command_reads) {
   EXPECT_EQ(state(), before);
 }
 
+// A folder or a file that cannot be made is the environment's: status 2, whoever wanted it.
+TEST(Files, what_cannot_be_made_or_written_is_the_environment) {
+  const std::string folder = scratch("files_unreachable");
+  const std::string below = write(folder + "/file", "no folder") + "/below",
+                    config = write(folder + "/config.json", "{\"model_family\": \"fake\"}");
+  const std::vector<std::vector<std::string>> bad = {
+      {"serve", config, "--provider", fake_provider(), "--listen", "tcp://127.0.0.1:0", "--store",
+       below},
+      {"serve", "--jetlink", "--port", "0", "--cache", below},
+      {"make-model", "pi05", below, "--size", "tiny"},
+      loop_of(config, {"--input", "stdin", "--actions", below}),
+      loop_of(config, {"--report", below}),
+      loop_of(config, {"--samples", below}),
+      {"bench", tiny_policy(), "--ticks", "1", "--no-limits", "--report", below},
+  };
+  for (const auto& words : bad) {
+    const Outcome outcome = run(words, {.stdin_path = "/dev/null"});
+    EXPECT_EQ(outcome.status, 2) << words[0] << " " << words.back() << ": " << outcome.err;
+    EXPECT_NE(outcome.err.find("file"), std::string::npos) << words[0] << ": " << outcome.err;
+    EXPECT_NE(outcome.err.find("Not a directory"), std::string::npos)
+        << words[0] << ": " << outcome.err;
+  }
+}
+
 TEST(Files, a_pipe_without_a_reader_ends_a_command_that_writes_and_stays) {
   const std::string folder = scratch("files_pipe"), out = pipe_at(folder + "/out.gguf");
   const std::vector<std::vector<std::string>> writers = {

@@ -61,7 +61,7 @@ Result<bool> Store::State::take_published_locked(const EntryInfo& wanted) {
   const int there = folder_there(wanted.sha256);
   if (there == ENOENT) return false;
   if (there == ENOTDIR) return foreign(files, wanted.sha256);
-  if (there != 0) return io_error(files, "examining", wanted.sha256, there);
+  if (there != 0) return io_error(files, "examine", wanted.sha256, there);
   auto info = info_of(wanted.sha256, wanted.sha256);
   if (!info) return info.error();
   if (info.value().n_bytes != wanted.n_bytes)
@@ -75,7 +75,7 @@ Result<bool> Store::State::take_published_locked(const EntryInfo& wanted) {
     OUTRIDER_TRY(replace_text(files, wanted.sha256, kInfo + 1, info_text(merged)));
   // Whoever published it may have died before its name was safe.
   if (const int cause = files.sync_folder(""); cause != 0)
-    return io_error(files, "flushing", "", cause);
+    return io_error(files, "flush", "", cause);
   touch_locked(wanted.sha256);
   return true;
 }
@@ -83,7 +83,7 @@ Result<bool> Store::State::take_published_locked(const EntryInfo& wanted) {
 Result<void> Store::State::need_room_locked(const EntryInfo& wanted, uint64_t allocated_bytes) {
   FreeSpace space;
   if (const int cause = files.space(&space); cause != 0)
-    return io_error(files, "examining", "", cause);
+    return io_error(files, "examine", "", cause);
   const uint64_t missing = wanted.n_bytes - std::min(allocated_bytes, wanted.n_bytes);
   if (space.bytes < limit.reserve_bytes || space.bytes - limit.reserve_bytes < missing)
     return make_error(Code::kNoMemory,
@@ -124,7 +124,7 @@ Result<void> Store::State::open_partial_locked(const EntryInfo& wanted, File* da
   OUTRIDER_TRY(need_place_locked(wanted));
   const int there = folder_there(folder);
   if (there == ENOTDIR) return foreign(files, folder);
-  if (there != 0 && there != ENOENT) return io_error(files, "examining", folder, there);
+  if (there != 0 && there != ENOENT) return io_error(files, "examine", folder, there);
   if (there == 0 && is_in_use(folder))
     return make_error(Code::kNotReady,
                       "store: %.16s is being uploaded by another peer; try again when it is done",
@@ -146,7 +146,7 @@ Result<void> Store::State::fill_partial_locked(const EntryInfo& wanted, bool is_
   const std::string folder = partial_of(wanted.sha256);
   if (!is_there) {
     if (const int cause = files.make_folder(folder); cause != 0)
-      return io_error(files, "making", folder, cause);
+      return io_error(files, "make", folder, cause);
   }
   const auto old = info_of(folder, wanted.sha256);
   const bool same = old && old.value().n_bytes == wanted.n_bytes;
@@ -155,14 +155,14 @@ Result<void> Store::State::fill_partial_locked(const EntryInfo& wanted, bool is_
     if (!opened) return opened.error();
     *file = std::move(opened.value());
     const int cause = same ? 0 : files.truncate(file->handle(), 0);
-    if (cause != 0) return io_error(files, "cutting", folder + name, cause);
+    if (cause != 0) return io_error(files, "cut", folder + name, cause);
   }
   if (const int cause = files.lock(data->handle(), LockHow::kExclusive); cause != 0)
-    return io_error(files, "locking", folder + kData, cause);
+    return io_error(files, "lock", folder + kData, cause);
   // Makes the names of all three safe as well.
   OUTRIDER_TRY(replace_text(files, folder, kInfo + 1, info_text(wanted)));
   if (const int cause = files.sync_folder(""); cause != 0)
-    return io_error(files, "flushing", "", cause);
+    return io_error(files, "flush", "", cause);
   return {};
 }
 

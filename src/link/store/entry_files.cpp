@@ -27,14 +27,15 @@ Error io_error(const Files& files, const char* doing, const std::string& path, i
                      : cause == EROFS  ? " (mount it writable)"
                      : cause == EACCES ? " (make it writable for this user)"
                                        : "";
-  return make_error(code, "store: %s %s: %s%s", doing, short_path(files.path_of(path)).c_str(),
+  return make_error(code, "store: cannot %s %s: %s%s", doing,
+                    short_path(files.path_of(path)).c_str(),
                     std::generic_category().message(cause).c_str(), hint);
 }
 
 Result<File> open_file(Files& files, const std::string& path, OpenHow how) {
   int handle = -1;
   if (const int cause = files.open(path, how, &handle); cause != 0)
-    return io_error(files, "opening", path, cause);
+    return io_error(files, "open", path, cause);
   return File(files, handle);
 }
 
@@ -65,7 +66,7 @@ Result<std::string> read_text(Files& files, const std::string& path, size_t max_
   if (!file) return file.error();
   FileInfo info;
   if (const int cause = files.info(file.value().handle(), &info); cause != 0)
-    return io_error(files, "examining", path, cause);
+    return io_error(files, "examine", path, cause);
   if (info.size_bytes > max_bytes)
     return make_error(Code::kInvalid, "store: %s has %llu bytes, at most %zu are allowed",
                       short_path(files.path_of(path)).c_str(),
@@ -73,7 +74,7 @@ Result<std::string> read_text(Files& files, const std::string& path, size_t max_
   std::string text(info.size_bytes, 0);
   const int cause =
       read_all(files, file.value().handle(), 0, std::as_writable_bytes(std::span(text)));
-  if (cause != 0) return io_error(files, "reading", path, cause);
+  if (cause != 0) return io_error(files, "read", path, cause);
   return text;
 }
 
@@ -83,20 +84,19 @@ Result<void> replace_text(Files& files, const std::string& folder, const std::st
   auto file = open_file(files, temporary, OpenHow::kCreate);
   if (!file) return file.error();
   const int handle = file.value().handle();
-  const char* doing = "writing";
+  const char* doing = "write";
   int cause = files.truncate(handle, 0);
   if (cause == 0) cause = write_all(files, handle, 0, std::as_bytes(std::span(text)));
   if (cause == 0) cause = files.sync(handle);
   if (cause == 0) {
-    doing = "renaming";
+    doing = "rename";
     cause = files.rename(temporary, path);
   }
   if (cause != 0) {
     files.unlink(temporary);
     return io_error(files, doing, temporary, cause);
   }
-  if (cause = files.sync_folder(folder); cause != 0)
-    return io_error(files, "flushing", folder, cause);
+  if (cause = files.sync_folder(folder); cause != 0) return io_error(files, "flush", folder, cause);
   return {};
 }
 
@@ -107,7 +107,7 @@ Result<void> erase_folder(Files& files, const std::string& folder) {
   for (size_t i = 0; cause == 0 && i < names.size(); ++i)
     cause = files.unlink(folder + "/" + names[i]);
   if (cause == 0) cause = files.remove_folder(folder);
-  if (cause != 0) return io_error(files, "deleting", folder, cause);
+  if (cause != 0) return io_error(files, "delete", folder, cause);
   return {};
 }
 
@@ -123,7 +123,7 @@ Result<std::string> hash_file(Files& files, int handle, const std::string& path,
     const auto piece = std::span(buffer).first(
         static_cast<size_t>(std::min<uint64_t>(n_bytes - at, buffer.size())));
     if (const int cause = read_all(files, handle, at, piece); cause != 0)
-      return io_error(files, "reading", path, cause);
+      return io_error(files, "read", path, cause);
     digest.add(piece);
     at += piece.size();
   }

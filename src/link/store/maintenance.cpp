@@ -26,10 +26,10 @@ Result<void> Store::State::erase_locked(const std::string& folder, const std::st
   const std::string gone = gone_of(sha256);
   OUTRIDER_TRY(erase_folder(files, gone));
   if (const int cause = files.rename(folder, gone); cause != 0)
-    return io_error(files, "renaming", folder, cause);
+    return io_error(files, "rename", folder, cause);
   // Only then is it certain that no half of it comes back.
   if (const int cause = files.sync_folder(""); cause != 0)
-    return io_error(files, "flushing", "", cause);
+    return io_error(files, "flush", "", cause);
   return erase_folder(files, gone);
 }
 
@@ -50,7 +50,7 @@ Result<void> Store::State::remove_locked(const std::string& sha256,
   for (const std::string& folder : {sha256, partial_of(sha256)}) {
     const int there = folder_there(folder);
     if (there == ENOENT || there == ENOTDIR) continue;
-    if (there != 0) return io_error(files, "examining", folder, there);
+    if (there != 0) return io_error(files, "examine", folder, there);
     OUTRIDER_TRY(erase_locked(folder, sha256));
   }
   return {};

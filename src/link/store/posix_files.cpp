@@ -280,8 +280,8 @@ Result<std::unique_ptr<Files>> open_posix_files(const std::string& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
     const bool missing = errno == ENOENT && not_made != 0;
-    return make_error(Code::kNotFound, "store: folder %s cannot be %s: %s",
-                      short_path(folder).c_str(), missing ? "made" : "opened",
+    return make_error(Code::kNotFound, "store: cannot %s folder %s: %s", missing ? "make" : "open",
+                      short_path(folder).c_str(),
                       std::generic_category().message(missing ? not_made : errno).c_str());
   }
   auto files = std::make_unique<PosixFiles>(folder, fd);

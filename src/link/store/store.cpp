@@ -119,14 +119,14 @@ Result<void> Store::check(std::string_view sha256, bool deep, const OnProgress& 
   }
   FileInfo before, after;
   if (const int cause = state.files.info(lease.file_.handle(), &before); cause != 0)
-    return io_error(state.files, "examining", data, cause);
+    return io_error(state.files, "examine", data, cause);
   if (!deep && state.is_checked(lease.info_, before)) return {};
   wait_settled(state.files, before);
   auto found = hash_file(state.files, lease.file_.handle(), data, before.size_bytes, Stage::kVerify,
                          on_progress);
   if (!found) return found.error();
   if (const int cause = state.files.info(lease.file_.handle(), &after); cause != 0)
-    return io_error(state.files, "examining", data, cause);
+    return io_error(state.files, "examine", data, cause);
   const std::string look = look_of(after);
   if (look != look_of(before))
     return make_error(Code::kNotReady, "store: %.16s changed while it was read; check it again",
@@ -186,7 +186,7 @@ Result<void> Store::State::lock_patiently(const File& file) {
   for (int64_t waited_ns = 0;; waited_ns += kLockPauseNs) {
     const int cause = files.lock(file.handle(), LockHow::kExclusive);
     if (cause == 0) return {};
-    if (cause != EWOULDBLOCK) return io_error(files, "locking", "lock", cause);
+    if (cause != EWOULDBLOCK) return io_error(files, "lock", "lock", cause);
     if (waited_ns >= limit.lock_wait_ns)
       return make_error(
           Code::kNotReady, "store: another operation has held %s for %lld ms; try again",
@@ -202,7 +202,7 @@ Result<File> Store::State::lock_folder() {
     cause = files.open("lock", OpenHow::kRead, &handle);
     if (cause == ENOENT) return File();
   }
-  if (cause != 0) return io_error(files, "opening", "lock", cause);
+  if (cause != 0) return io_error(files, "open", "lock", cause);
   File file(files, handle);
   OUTRIDER_TRY(lock_patiently(file));
   return file;
@@ -234,7 +234,7 @@ Result<std::vector<std::string>> Store::State::names_locked() {
   if (cause == E2BIG)
     return make_error(Code::kNoMemory, "store: more than %zu names in %s: remove what is not its",
                       max_names, short_path(files.path_of("")).c_str());
-  if (cause != 0) return io_error(files, "listing", "", cause);
+  if (cause != 0) return io_error(files, "list", "", cause);
   return names;
 }
 
@@ -292,7 +292,7 @@ Result<Lease> Store::State::lease_locked(const std::string& sha256, bool checked
     return make_error(Code::kNotFound, "store: %.16s is not there%s", sha256.c_str(),
                       partial ? ", only a part of it: push it again to complete it" : "");
   }
-  if (there != 0) return io_error(files, "opening", sha256, there);
+  if (there != 0) return io_error(files, "open", sha256, there);
   auto info = info_of(sha256, sha256);
   if (!info) return info.error();
   const std::string data = sha256 + kData;
@@ -300,7 +300,7 @@ Result<Lease> Store::State::lease_locked(const std::string& sha256, bool checked
   if (!file) return file.error();
   FileInfo found;
   if (const int cause = files.info(file.value().handle(), &found); cause != 0)
-    return io_error(files, "examining", data, cause);
+    return io_error(files, "examine", data, cause);
   if (found.size_bytes != info.value().n_bytes)
     return make_error(Code::kNotFound,
                       "store: %.16s has %llu bytes, wanted %llu; remove it and push it again",
@@ -310,7 +310,7 @@ Result<Lease> Store::State::lease_locked(const std::string& sha256, bool checked
     return cause == EWOULDBLOCK
                ? make_error(Code::kNotReady, "store: %.16s is being changed; try again",
                             sha256.c_str())
-               : io_error(files, "locking", data, cause);
+               : io_error(files, "lock", data, cause);
   Lease lease;
   lease.info_ = std::move(info.value());
   lease.path_ = files.path_of(data);

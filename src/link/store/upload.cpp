@@ -105,7 +105,7 @@ Result<void> Upload::State::note_chunk() {
 // Inside one chunk.
 Result<void> Upload::State::add_piece(std::span<const std::byte> bytes) {
   const int cause = write_all(store.files, data.handle(), next, bytes);
-  if (cause != 0) return failed("writing", data_path(), cause);
+  if (cause != 0) return failed("write", data_path(), cause);
   chunk.add(bytes);
   next += bytes.size();
   if (next % store.limit.chunk_bytes != 0 && next != info.n_bytes) return {};
@@ -118,15 +118,15 @@ Result<void> Upload::State::add_piece(std::span<const std::byte> bytes) {
 Result<void> Upload::State::sync() {
   if (safe == next) return {};
   if (int cause = store.files.sync(data.handle()); cause != 0)
-    return failed("flushing", data_path(), cause);
+    return failed("flush", data_path(), cause);
   if (next % store.limit.chunk_bytes != 0 && next != info.n_bytes) OUTRIDER_TRY(note_chunk());
   for (const auto& [index, digest] : unsafe_chunks) {
     const auto slot = encode_slot(key(), index, digest);
     const int cause = write_all(store.files, journal.handle(), index * kSlotBytes, slot);
-    if (cause != 0) return failed("writing", folder() + kJournal, cause);
+    if (cause != 0) return failed("write", folder() + kJournal, cause);
   }
   if (const int cause = store.files.sync(journal.handle()); cause != 0)
-    return failed("flushing", folder() + kJournal, cause);
+    return failed("flush", folder() + kJournal, cause);
   unsafe_chunks.clear();
   safe = next;
   return {};
@@ -222,13 +222,13 @@ Result<void> Upload::State::verify(const OnProgress& on_progress) {
   FileInfo before, after;
   int cause = files.sync(data.handle());
   if (cause == 0) cause = files.info(data.handle(), &before);
-  if (cause != 0) return io_error(files, "closing", data_path(), cause);
+  if (cause != 0) return io_error(files, "close", data_path(), cause);
   wait_settled(files, before);
   auto found =
       hash_file(files, data.handle(), data_path(), info.n_bytes, Stage::kVerify, on_progress);
   if (!found) return found.error();
   if (cause = files.info(data.handle(), &after); cause != 0)
-    return io_error(files, "examining", data_path(), cause);
+    return io_error(files, "examine", data_path(), cause);
   if (found.value() != info.sha256) {
     drop();
     return make_error(Code::kNotFound,
@@ -250,12 +250,12 @@ Result<void> Upload::State::publish_locked() {
     OUTRIDER_TRY(store.need_companion_locked(companion, info.sha256));
   OUTRIDER_TRY(replace_text(store.files, folder(), kInfo + 1, info_text(info)));
   if (const int cause = store.files.rename(folder(), info.sha256); cause != 0)
-    return io_error(store.files, "publishing", folder(), cause);
+    return io_error(store.files, "publish", folder(), cause);
   is_over = true;  // until the new name is safe
   data.reset();
   journal.reset();
   if (const int cause = store.files.sync_folder(""); cause != 0)
-    return io_error(store.files, "flushing", "", cause);
+    return io_error(store.files, "flush", "", cause);
   is_published = true;
   (void)store.files.unlink(info.sha256 + kJournal);
   if (store.limit.keep_models != 0) (void)store.prune_locked(store.limit.keep_models);
