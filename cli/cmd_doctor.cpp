@@ -191,6 +191,7 @@ int run(Context& context) {
   const Machine machine = this_machine();
   std::vector<Check> checks = check_machine(machine);
   checks.push_back(check_usb(link::usb::usb_facts({})));
+  checks.push_back(check_kernels());
   Report tables = Report::array();
   for (const char* const* name = kernel_table_names(); *name != nullptr; ++name)
     tables.push_back(*name);
@@ -214,8 +215,11 @@ int run(Context& context) {
   if (!path.empty()) print_contract(report["contract"], context.out);
   if (!same)
     context.out.say(Level::kError, "doctor: two ticks with equal inputs gave different outputs");
+  const bool broken = std::ranges::any_of(
+      checks, [](const Check& check) { return check.health == Health::kBroken; });
+  if (broken) context.out.say(Level::kError, "doctor: {}", checks.back().found);
   context.out.document(std::move(report));
-  return same ? kGood : kBad;
+  return same && !broken ? kGood : kBad;
 }
 
 }  // namespace
@@ -223,8 +227,8 @@ int run(Context& context) {
 const Command kDoctor = {"doctor",
                          "Check the machine, and with a configuration the whole deployment.",
                          "What could be better is marked with ! and does not change the exit "
-                         "status; a configuration that does not open, "
-                         "run and repeat itself does.",
+                         "status; kernels that compute something else than the scalar ones do, and "
+                         "so does a configuration that does not open, run and repeat itself.",
                          "outrider doctor pi05.json",
                          kPositionals,
                          kFlags,

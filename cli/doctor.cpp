@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "kernels/self_test.h"
+
 namespace outrider::cli {
 namespace {
 
@@ -103,6 +105,14 @@ Check check_usb(const link::usb::UsbFacts& usb) {
                     link::usb::explain_open(device, EACCES, {}).text);
   }
   return ok("USB", found);
+}
+
+Check check_kernels() {
+  const auto good = self_test();
+  if (good) return ok("kernels", "every table computes what the scalar one does");
+  return {"kernels", good.error().text, "the scalar table's values within rounding",
+          "this processor, its emulation or this build computes wrong results: run no policy on it",
+          Health::kBroken};
 }
 
 Report checks_report(const std::vector<Check>& checks) {

@@ -8,7 +8,7 @@
 
 namespace outrider::cli {
 
-enum class Health : uint8_t { kOk, kAdvice };
+enum class Health : uint8_t { kOk, kAdvice, kBroken };
 
 struct Check {
   std::string name, found, wanted, fix;  // wanted and fix are "" when all is well
@@ -17,6 +17,8 @@ struct Check {
 std::vector<Check> check_machine(const Machine& machine);
 // One line: controllers for the device side, buses and devices for the host side of a USB link.
 Check check_usb(const link::usb::UsbFacts& usb);
+// Every kernel table beside the scalar one: kBroken when a table computes something else.
+Check check_kernels();
 Report checks_report(const std::vector<Check>& checks);
 
 }  // namespace outrider::cli
