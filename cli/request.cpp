@@ -164,7 +164,8 @@ Result<std::string> main_output(const Session& session) {
   const frt_runtime_port_desc* first = nullptr;
   for (const auto* port : session.ports()) {
     if (port->direction != FRT_PORT_OUT) continue;
-    if (std::strcmp(port->name, "actions") == 0) return std::string("actions");
+    for (const char* name : {"actions", "next_token"})
+      if (std::strcmp(port->name, name) == 0) return std::string(name);
     if (first == nullptr) first = port;
   }
   if (first == nullptr) return make_error(Code::kUnsupported, "this runtime has no output port");

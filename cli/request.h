@@ -62,7 +62,8 @@ struct Ticked {
 // Errors name the stage.
 Result<Ticked> timed_tick(Session& session, const Request& request, std::string_view output_port);
 
-// Name of the port a command reads by default: "actions", else the first output.
+// Name of the port a command reads by default: "actions", the "next_token" of a language model
+// (one token may be less than a character, and then its text is not ready), else the first output.
 Result<std::string> main_output(const Session& session);
 
 }  // namespace outrider::cli

@@ -84,6 +84,18 @@ TEST(LlmCommands, both_plans_and_a_configuration_give_the_same_text) {
   EXPECT_EQ(run({"inspect", config}).status, 0);
 }
 
+// A tick is one token, which may be a part of a character: its text is not ready then, the token
+// is.
+TEST(LlmCommands, bench_and_doctor_tick_whatever_the_first_token_is) {
+  for (const int i : {1, 2, 32, 42}) {  // of the last three it is
+    const std::string prompt = "go " + std::to_string(i);
+    const Outcome outcome = run({"bench", tiny_model(), "--ticks", "1", "--warmup", "1",
+                                 "--no-limits", "--idle", "0", "--prompt", prompt});
+    EXPECT_EQ(outcome.status, 0) << prompt << ": " << outcome.err;
+  }
+  EXPECT_EQ(run({"doctor", tiny_model()}).status, 0);
+}
+
 TEST(LlmCommands, sampling_follows_its_keys) {
   const auto ids = [](const char* seed) {
     const Outcome outcome = run({"run", tiny_model(), "--prompt", "turn", "--set", "temp=3.5",
