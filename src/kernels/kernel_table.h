@@ -69,6 +69,10 @@ constexpr int kActHardSwish = 8;
 typedef void (*TileFn)(const void* a, const void* w, int64_t panel_bytes, int64_t n_k, float* tile,
                        int64_t tile_stride, int accumulate, const void* next_a, const void* next_w);
 
+// How far before its use a stream that is read once is asked for, bytes; 0: the processor fetches
+// ahead well by itself. Of the processor, known before any table runs.
+extern const int64_t kernel_fetch_ahead;
+
 // A loop of multiply-adds in registers, to measure what the processor can do at most. At least 20
 // independent sums, no memory access inside.
 struct PeakLoop {

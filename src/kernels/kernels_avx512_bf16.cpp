@@ -80,10 +80,15 @@ void tile_of(const void* a, const void* w, int64_t panel_bytes, int64_t n_k, flo
   const char* panel = static_cast<const char*>(w);
   const char *soon_a = static_cast<const char*>(next_a), *soon_w = static_cast<const char*>(next_w);
   for (int64_t pair = 0; pair < n_k / 2; ++pair) {
-    __builtin_prefetch(soon_a, 0, 3);  // to L1
-    __builtin_prefetch(soon_w, 0, 2);  // to L2
-    soon_a += kRows * 4;
-    soon_w += 64;
+    if (kRows == 1 && kernel_fetch_ahead > 0) {
+      OUTRIDER_UNROLL for (int p = 0; p < kPanels; ++p)
+          __builtin_prefetch(panel + p * panel_bytes + kernel_fetch_ahead, 0, 3);
+    } else {
+      __builtin_prefetch(soon_a, 0, 3);  // to L1
+      __builtin_prefetch(soon_w, 0, 2);  // to L2
+      soon_a += kRows * 4;
+      soon_w += 64;
+    }
     __m512i weights[kPanels];
     OUTRIDER_UNROLL for (int p = 0; p < kPanels; ++p) weights[p] =
         _mm512_load_si512(panel + p * panel_bytes);
