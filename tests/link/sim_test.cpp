@@ -304,6 +304,32 @@ TEST(LinkSim, FC40_a_late_answer_is_dropped_and_counted) {
   EXPECT_EQ(loop.device()->counters().reconnects.load(), 0) << "the connection was kept";
 }
 
+// What upkeep finds on its thread is told by the next verb; the reason of a former one stays whole.
+TEST(LinkSim, a_loss_that_upkeep_finds_leaves_the_last_reason_of_a_verb_alone) {
+  World world(3);
+  Loop loop(world);
+  ASSERT_TRUE(loop.open());
+  ASSERT_EQ(loop.tick(), Tick::kGood);
+  Device& d = *loop.device();
+  ASSERT_EQ(d.receive_step(), Code::kNotReady);
+  const std::string reason = d.last_error();
+  world.stop_host();
+  const auto n_lost = [&] {
+    int64_t n = 0;
+    for (const auto& of_cause : d.counters().lost) n += of_cause;
+    return n;
+  };
+  for (int i = 0; i < 400 && n_lost() == 0; ++i) {
+    world.run_until(world.now_ns + 10 * kMs);
+    d.upkeep();
+  }
+  ASSERT_EQ(n_lost(), 1);
+  EXPECT_EQ(std::string(d.last_error()), reason);
+  EXPECT_EQ(d.run(SimRuntime::kRef), Code::kDevice);
+  EXPECT_NE(std::string(d.last_error()).find("looking for the host again"), std::string::npos)
+      << d.last_error();
+}
+
 TEST(LinkSim, FC40_the_first_input_is_always_processed_and_none_is_asked_for_twice) {
   World world(1);
   Loop loop(world);

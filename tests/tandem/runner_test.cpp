@@ -254,7 +254,8 @@ TEST(TandemRunner, a_failing_standby_holds_then_refuses_with_its_code) {
     float out[4];
     EXPECT_EQ(sim.runner->get_output(0, out, sizeof out, &written), FRT_ERR_NOT_READY);
     EXPECT_EQ(written, 0u);
-    b = {};
+    b.code = 0;
+    b.nan = b.short_output = b.not_ready = b.throws = false;
     EXPECT_EQ(sim.tick().code, 0) << how << ": a good tick works again";
   }
 }

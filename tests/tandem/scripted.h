@@ -23,7 +23,7 @@ class Scripted {
  public:
   struct Behaviour {
     int64_t took_ns = 10000000;  // the clock moves by this in a run
-    int code = 0;                // of a run
+    std::atomic<int> code{0};    // of a run; tests change it while the worker runs
     int input_code = 0;
     bool nan = false, short_output = false, not_ready = false;
     bool throws = false;
@@ -91,7 +91,7 @@ class Scripted {
       s.clock_->advance_ns(s.now.took_ns);
     if (s.now.sleep_us > 0) usleep(static_cast<useconds_t>(s.now.sleep_us));
     if (s.now.throws) throw 1;
-    if (s.now.code != 0) return s.now.code;
+    if (const int code = s.now.code; code != 0) return code;
     ++s.n_runs;
     if (s.seen.size() < s.seen.capacity()) s.seen.push_back(s.state_[0]);
     s.command_[0] = s.o_.who;

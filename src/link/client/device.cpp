@@ -162,7 +162,8 @@ void Device::adopt(std::unique_ptr<Connection> connection, uint32_t epoch) {
   epoch_ = epoch;
   connection_->set_epoch(epoch);
   n_inputs_ = n_replaced_ = 0;
-  run_open_ = outputs_ready_ = false;
+  run_open_ = false;
+  outputs_ready_ = false;
   for (PortState& port : ports_) port.failed = port.taken = false;
   backoff_ns_ = kFirstBackoffNs;
   last_ping_ns_ = clock_->now_ns();
@@ -199,10 +200,12 @@ Code Device::lost(Cause cause, const char* what) noexcept {
   lost_cause_ = cause;
   lost_ns_ = next_dial_ns_ = clock_->now_ns();
   ++counters_.lost[static_cast<size_t>(cause)];
-  run_open_ = outputs_ready_ = false;
+  run_open_ = false;
+  outputs_ready_ = false;
   connection_->channel().transport().shut();
   connection_->channel().forget_rest();
   state_.store(kLost, std::memory_order_release);
+  if (looks_after_) return Code::kDevice;
   return fail(Code::kDevice, "link: %s: %s", cause_name(cause), what);
 }
 
@@ -269,7 +272,9 @@ Code Device::begin(int64_t& deadline_ns) noexcept {
 void Device::upkeep() {
   if (!connected()) return redial();
   if (!take_token(clock_->now_ns())) return;  // a verb is at work: the link is looked after
+  looks_after_ = true;
   if (connected()) heartbeat();
+  looks_after_ = false;
   give_token();
 }
 

@@ -167,7 +167,9 @@ class Device final : private wire::PayloadPlace, private Connection::Others {
   wire::Line line_;
   uint64_t run_request_ = 0, push_ = 0, want_ = 0;
   int64_t captured_ns_ = 0, run_begin_ns_ = 0, run_sent_ns_ = 0;
-  bool run_open_ = false, outputs_ready_ = false;
+  // Written by verbs before they have the token, and by upkeep with it.
+  std::atomic<bool> run_open_{false}, outputs_ready_{false};
+  bool looks_after_ = false;  // with the token: by upkeep, whose reasons are not those of a verb
   std::vector<std::byte> cache_;
   std::vector<Cached> cached_;
   std::span<std::byte> read_into_;

@@ -61,7 +61,8 @@ Code Device::set_input(uint32_t port, const void* data, uint64_t bytes) noexcept
 
 Code Device::lend_input(uint32_t port, const void* data, uint64_t bytes, uint64_t* loan) noexcept {
   if (loan != nullptr) *loan = 0;
-  outputs_ready_ = run_open_ = false;
+  outputs_ready_ = false;
+  run_open_ = false;
   int64_t deadline_ns = 0;
   if (const Code code = begin(deadline_ns); code != Code::kOk) return code;
   const Code code = stage(port, data, bytes, loan != nullptr, deadline_ns);

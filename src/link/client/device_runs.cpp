@@ -85,7 +85,8 @@ void Device::note_times(const wire::Incoming& in) noexcept {
 }
 
 Code Device::run_whole(uint8_t kind, uint32_t executor_ref) noexcept {
-  outputs_ready_ = run_open_ = false;
+  outputs_ready_ = false;
+  run_open_ = false;
   int64_t deadline_ns = 0;
   Code code = begin(deadline_ns);
   if (code == Code::kOk) {
@@ -98,7 +99,8 @@ Code Device::run_whole(uint8_t kind, uint32_t executor_ref) noexcept {
 }
 
 Code Device::send_step() noexcept {
-  outputs_ready_ = run_open_ = false;
+  outputs_ready_ = false;
+  run_open_ = false;
   int64_t deadline_ns = 0;
   Code code = begin(deadline_ns);
   if (code != Code::kOk) return code;

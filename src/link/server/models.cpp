@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "base/json_text.h"
 #include "base/printable.h"
@@ -12,7 +14,19 @@
 namespace outrider::link {
 namespace {
 
-constexpr auto kHandOverWait = std::chrono::seconds(2);
+constexpr int64_t kHandOverWaitNs = 2'000'000'000, kLookNs = 200'000;
+
+// Looks again and again: a timed mutex waits by a call that the thread sanitizer does not know.
+std::unique_lock<std::mutex> lock_within(std::mutex& mutex, int64_t ns) {
+  const MonotonicClock clock;
+  const int64_t due_ns = clock.now_ns() + ns;
+  std::unique_lock lock(mutex, std::try_to_lock);
+  while (!lock.owns_lock() && clock.now_ns() < due_ns) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kLookNs));
+    (void)lock.try_lock();
+  }
+  return lock;
+}
 
 uint64_t resident_bytes() {
   uint64_t total = 0, resident = 0;
@@ -289,7 +303,7 @@ Result<Lease> Models::acquire(std::string_view name, const Applicant& who) {
   }
   if (lease.fresh) return lease;
   // The former owner's run ends before its successor begins; its epoch is over already.
-  std::unique_lock use(lease.instance->use, kHandOverWait);
+  const std::unique_lock use = lock_within(lease.instance->use, kHandOverWaitNs);
   if (!use.owns_lock()) {
     release(lease);
     return make_error(Code::kNotReady, "model %s: the run of its former owner does not end",

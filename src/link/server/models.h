@@ -22,7 +22,7 @@ namespace outrider::link {
 
 struct Instance {
   std::unique_ptr<Runtime> runtime;
-  std::timed_mutex use;              // held during every verb, never while something is sent
+  std::mutex use;                    // held during every verb, never while something is sent
   std::atomic<uint32_t> epoch{0};    // of the owner
   std::atomic<int64_t> heard_ns{0};  // when the owner was heard of
   std::atomic<bool> owned{false};
