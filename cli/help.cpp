@@ -133,7 +133,8 @@ std::string reference_markdown() {
       "compares. "
       "Do not edit. -->\n\n`outrider COMMAND [FLAGS] ...`, `outrider --version`. A value follows "
       "its flag as the "
-      "next word or after `=`; `--` ends the flags.\n\n" +
+      "next word or after `=`; `--` ends the flags. A flag that would have no effect in a call is "
+      "refused with the reason (status 2).\n\n" +
       std::string(kFooter) + "\n\n| exit status | meaning |\n|---|---|\n";
   for (const auto& row : kExitTable) text += std::string("| ") + row[0] + " | " + row[1] + " |\n";
   text +=

@@ -83,7 +83,15 @@ struct Drive {
   bool held = false;
 };
 
+// A lead that must be in time has none of it under the thread sanitizer.
+#if defined(__SANITIZE_THREAD__)
+#define OUTRIDER_NEEDS_TIME() GTEST_SKIP() << "the big model is never in time under this sanitizer"
+#else
+#define OUTRIDER_NEEDS_TIME() static_cast<void>(0)
+#endif
+
 TEST(TandemDriving, S17e_the_small_model_takes_back_with_the_history_of_its_own_start) {
+  OUTRIDER_NEEDS_TIME();
   static const MonotonicClock clock;
   const DrivingOnDisk small(Layout::kQueued, 1), big(Layout::kStateful, 2);
   auto models = std::make_unique<link::Models>(link::ModelsLimits{}, clock);
@@ -125,6 +133,7 @@ TEST(TandemDriving, S17e_the_small_model_takes_back_with_the_history_of_its_own_
 }
 
 TEST(TandemDriving, the_big_model_takes_over_with_the_history_of_the_last_frames) {
+  OUTRIDER_NEEDS_TIME();
   const DrivingOnDisk small(Layout::kQueued, 1), big(Layout::kStateful, 2);
   Drive drive(small.file("drive"), small.config(kOneThread), big.config(kOneThread));
   ASSERT_NE(drive.session, nullptr);

@@ -57,10 +57,17 @@ Result<void> CameraRuntime::prepare() {
                       config_.port.c_str());
   for (const char* own : {"transforms", kFrameNames[0], kFrameNames[1]})
     if (core_->find_port(own) >= 0)
-      return make_error(Code::kInvalid, "runtime: has a port %s, a name that a camera adds", own);
+      return make_error(
+          Code::kInvalid,
+          "runtime: has a port %s, a name that a camera adds; put the camera before a "
+          "runtime that has no camera of its own",
+          own);
   for (uint64_t i = 0; i < rt.n_ports; ++i)
     if (rt.ports[i].update != FRT_UPDATE_STAGED)
-      return make_error(Code::kUnsupported, "runtime: port %s is not staged", rt.ports[i].name);
+      return make_error(Code::kUnsupported,
+                        "runtime: port %s is not staged, which every port behind a camera is; "
+                        "choose another runtime",
+                        rt.ports[i].name);
   transforms_ = static_cast<uint32_t>(planes);
   n_behind_ = static_cast<uint32_t>(rt.n_ports);
   const frt_runtime_port_desc& port = rt.ports[transforms_];
