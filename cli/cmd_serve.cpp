@@ -290,7 +290,7 @@ int run(Context& context) {
     if (auto ready = accept_power_off(context.args.text("--power-off-file"), options); !ready)
       return context.fail(ready.error());
   auto server = link::Server::start(options, std::move(models.value()), kClock);
-  if (!server) return context.fail(server.error());
+  if (!server) return context.fail(server.error(), kUsage);
   tell_ready(context.out, config.value(), *server.value());
   const int signal = signals.wait();
   context.out.say(Level::kInfo, "serve: ended by {}", signal == SIGINT ? "Ctrl-C" : "a signal");

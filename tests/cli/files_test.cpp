@@ -129,6 +129,17 @@ TEST(Files, what_cannot_be_made_or_written_is_the_environment) {
   }
 }
 
+TEST(Files, an_address_that_cannot_be_listened_on_is_the_environment) {
+  const std::string folder = scratch("files_listen");
+  const std::string config = write(folder + "/config.json", "{\"model_family\": \"fake\"}");
+  for (const char* listen : {"tcp://999.1.1.1:1", "tcp://192.0.2.1:1", "tcp://127.0.0.1:99999"}) {
+    const Outcome outcome =
+        run({"serve", config, "--provider", fake_provider(), "--plaintext", "--listen", listen});
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find(listen), std::string::npos) << outcome.err;
+  }
+}
+
 TEST(Files, a_pipe_without_a_reader_ends_a_command_that_writes_and_stays) {
   const std::string folder = scratch("files_pipe"), out = pipe_at(folder + "/out.gguf");
   const std::vector<std::vector<std::string>> writers = {
