@@ -85,6 +85,12 @@ Result<void> set_array(Session& session, const std::string& name, const NpyArray
                        static_cast<int32_t>(array.shape[1]), 0});
     return session.set_images(name, views);
   }
+  // Its runtime takes views, which hold addresses: bytes of a file are none.
+  if (port->modality == FRT_MODALITY_DEPTH)
+    return make_error(Code::kUnsupported,
+                      "--input %s: this port takes depth pictures, which run does not stage; stage "
+                      "them through the C ABI",
+                      name.c_str());
   static constexpr const char* kTypes[] = {"u1", "f4", "f2", "", "i4", "i8"};
   const char* wanted = port->dtype < 6 ? kTypes[port->dtype] : "";
   if (array.type != wanted)

@@ -123,6 +123,12 @@ Result<Payload> input_payload(outrider_session* session, const PayloadWish& wish
          (shape.size() == 4 && shape[0] > 64)))
       return make_error(Code::kUnsupported,
                         "loop: pictures at port %.80s are no RGB bytes of known size", port->name);
+    // Its runtime takes views, which hold addresses: bytes from another process are none.
+    if (port->modality == FRT_MODALITY_DEPTH)
+      return make_error(Code::kUnsupported,
+                        "loop: port %.80s takes depth pictures, which the loop does not stage; "
+                        "choose a runtime without it",
+                        port->name);
     OUTRIDER_TRY(append(payload, std::move(slot.value())));
   }
   payload.bytes = std::max<uint64_t>(payload.bytes, 8);

@@ -269,6 +269,24 @@ TEST_F(Owners, FC38_during_a_long_run_everybody_is_answered_at_once) {
   EXPECT_GE(here::clock_here().now_ns() - begin, run_ms * kMs);
 }
 
+// What a runtime takes for views of pictures holds addresses: none that a peer wrote gets there.
+TEST_F(Owners, FC46_raw_bytes_for_a_port_of_pictures_are_refused_and_no_address_in_them_is_read) {
+  ASSERT_EQ(first.open(), 0) << first.opened.text;
+  frt_image_view views[4];
+  for (frt_image_view& view : views)
+    view = {
+        sizeof view, FRT_PIXEL_RGB8, reinterpret_cast<const void*>(0x10), 6 * 4 * 3, 6, 4, 0, 0, 0};
+  for (size_t n = 1; n <= 4; ++n) {
+    wire::Input input;
+    input.port = 0;
+    input.bytes = n * sizeof views[0];
+    const Said said =
+        first.ask(input, first.epoch, std::as_bytes(std::span(views)).first(n * sizeof views[0]));
+    EXPECT_LT(said.code, 0) << n;
+  }
+  EXPECT_EQ(first.step().code, 0) << "the host lives";
+}
+
 TEST_F(Owners, FC38_of_twenty_runs_in_the_queue_the_newest_waits_and_the_others_are_told_at_once) {
   host = Host(config(600), "tcp://127.0.0.1:0", options());
   RawDevice owner(host.endpoint, "owner", 1);

@@ -26,6 +26,15 @@ bool holds_picture(const wire::View& view) {
   return row * static_cast<uint64_t>(view.height) <= view.sent_bytes;
 }
 
+// Does the runtime take these bytes for views, which point to pictures? Whatever a peer sends, no
+// address in it is one of this process.
+bool are_views(const Runtime& runtime, uint32_t port, uint64_t bytes) {
+  const frt_model_runtime_v1& face = runtime.face();
+  if (port >= face.n_ports || bytes == 0 || bytes % sizeof(frt_image_view) != 0) return false;
+  const uint32_t modality = face.ports[port].modality;
+  return modality == FRT_MODALITY_IMAGE || modality == FRT_MODALITY_DEPTH;
+}
+
 }  // namespace
 
 std::span<std::byte> Peer::place(const wire::Header& header, std::span<const std::byte> body) {
@@ -139,6 +148,7 @@ int Peer::call_set_input(const Pending& pending) {
   if (data == nullptr) data = kNothing;
   switch (static_cast<InputForm>(pending.input.form)) {
     case InputForm::kBytes:
+      if (are_views(runtime, pending.input.port, buffer.size)) break;  // they come as views
       return runtime.set_input(pending.input.port, data, buffer.size);
     case InputForm::kViews: {
       frt_image_view views[wire::kMaxViews] = {};
